@@ -347,7 +347,7 @@ def contamination_json(table: ContaminationTable) -> Row:
         row = _row(arm, drop="drop_of_difference")
         arms.append(row | {"drop_of_difference": _row(arm.drop, difference="drop")})
     return _head("contamination", table.scores) | {
-        "warnings": list(table.warnings),
+        "warnings": list(table.scores.warnings),
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
         "models": list(map(_contamination_row, table.models)),

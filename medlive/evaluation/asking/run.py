@@ -166,7 +166,7 @@ async def plan_run(
     """What `run_model` would ask, if no call had to be made twice; no folder is made.
 
     An open book's snippets are looked up where the folder does not hold them. An answer is taken to have AN_ANSWER
-    tokens, or as many as the model's limit allows. Raises what run_model raises before it asks.
+    tokens. Raises what run_model raises before it asks.
     """
     prompt = load_template(template)
     snippets: Mapping[str, Sequence[Snippet]] = {}
@@ -191,16 +191,11 @@ async def plan_run(
     for case in todo:
         messages = prompt.messages(case, snippets.get(case.case_id, ()))
         calls.append(("\n".join(message["content"] for message in messages), 1))
-    output_tokens = AN_ANSWER
-    for name in ("max_tokens", "max_completion_tokens"):
-        limit = use.parameters.get(name)
-        if isinstance(limit, int) and limit > 0:
-            output_tokens = min(output_tokens, limit)
     return plan_calls(
         calls,
         about={"cases": len(cases), "answered": len(cases) - len(calls)},
         price=price,
-        output_tokens=output_tokens,
+        output_tokens=AN_ANSWER,
     )
 
 

@@ -110,8 +110,6 @@ class ContaminationTable:
     models: tuple[ModelContamination, ...]
     arms: tuple[ArmDrop, ...]
     registry: str
-    warnings: tuple[str, ...]
-    """Those of the scores, and models without a cutoff."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +147,7 @@ class _Run:
                 label=self.label,
                 cutoff=None,
                 scored=scored,
-                notes=("the cutoff is unknown",),
+                notes=("the cutoff is unknown: no drop is computed",),
             )
         figures = drop(
             self.values,
@@ -331,19 +329,12 @@ def contamination(
     corrected = []
     for figures, p in zip(models, holm_of_known(p_values), strict=True):
         corrected.append(replace(figures, p_holm=p))
-    warnings = list(table.warnings)
-    unknown = [run.label for run in runs if run.cutoff is None]
-    if unknown:
-        warnings.append(
-            f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
-        )
     return ContaminationTable(
         scores=table,
         permutations=permutations,
         models=tuple(corrected),
         arms=tuple(arms),
         registry=registry.origin,
-        warnings=tuple(warnings),
     )
 
 
@@ -369,8 +360,6 @@ class BookArm:
     pair: Comparison
     """The open run against the closed, on the cases that both are scored on: those after the cutoff, where it is
     known."""
-    closed_template: str
-    open_template: str
     cutoff: Cutoff | None
     baseline: Estimate
     """Closed book on all of its cases."""
@@ -415,8 +404,6 @@ def score_arms(table: ScoreTable) -> tuple[BookArm, ...]:
         arm = BookArm(
             model=info.model,
             pair=pair,
-            closed_template=other.template.name,
-            open_template=info.template.name,
             cutoff=opened.cutoff,
             baseline=mean(columns[closed.label]),
             closed_score=mean(pair_scores[1]),

@@ -236,16 +236,15 @@ def as_published(
     for run in runs:
         own, before = in_runs[run.label], whole_cases[run.label]
         from_files = None
-        why = "some of their cases are left out"
         # The imported files still contain what is left out here.
         if run.cases == before:
             from_files = scores_of_files(run, own)
-            why = "its folder has no LiveMedBench files"
         own = own if from_files is None else from_files
         scored[run.label] = own
         if from_files is None and run.imported:
             warnings.append(
-                f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
+                f"{run.label}: the published figures are based on the verdicts in the run folder: it has no "
+                "LiveMedBench files, or some of their cases are left out"
             )
         for warning in _figure_warnings(own, before, from_files):
             warnings.append(f"{run.label}: {warning}")

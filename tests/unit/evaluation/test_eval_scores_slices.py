@@ -232,7 +232,7 @@ def test_a_part_of_the_cases_and_a_snapshot_that_nobody_verified_are_said() -> N
     )
     said = score_runs([whole, part], draws=2, allow=EVERYTHING).warnings
     assert (
-        "b: only on 40 cases of 2026.W47, the cases of source dxy, sdn; limit 40"
+        "b: only on 40 cases of 2026.W47: the cases of source dxy, sdn; limit 40"
         in said
     )
     assert "b: not publishable: the snapshot 2026.W47 was not verified" in said
