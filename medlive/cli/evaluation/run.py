@@ -226,10 +226,7 @@ def run(
 def _notes_on(cases: CaseSet) -> list[str]:
     """What to know about the cases; of a snapshot why it is not publishable."""
     about = "not publishable: " if cases.publishable is False else ""
-    notes = [f"{about}{note}" for note in cases.notes]
-    if cases.newer:
-        notes.append(f"{cases.origin} {cases.name}: {cases.newer}")
-    return notes
+    return [f"{about}{note}" for note in cases.notes]
 
 
 def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result:

@@ -327,7 +327,7 @@ async def read_run(
         notes=stages[0].notes,
         calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
-        silence=next((stage.silence for stage in stages if stage.silence), None),
+        silence=next((stage.silence for stage in stages if stage.calls), None),
     )
 
 

@@ -80,11 +80,6 @@ class CasesUse(Frozen):
     """Whether the snapshot was verified when the run began."""
     selection: dict[str, Any] | None = None
     """Which part of the cases (`Selection.as_json`); None: all."""
-    newer: str = Field(
-        default="",
-        exclude_if=lambda value: not value,
-    )
-    """What the snapshot held and the run's medlive did not know, in words."""
 
 
 class EvidenceUse(Frozen):
@@ -303,9 +298,6 @@ def _require_same(existing: RunFolder, info: RunInfo) -> None:
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
     then, now = _identity(was), _identity(info)
-    if was.arm is None:
-        # As of imported answers.
-        del now["arm"]
     hint = "give each model, template and set of cases its own folder"
     if was.engine == IMPORTED:
         # What was imported with its template named may be gone on with by asking the model.
@@ -325,7 +317,6 @@ def _identity(info: RunInfo) -> dict[str, object]:
     """What makes a run another one; endpoint, notes on the cases and their verification do not."""
     return {
         "model": info.model,
-        "arm": info.arm,
         "model's id at the endpoint": info.asked_as or info.model,
         "engine": info.engine,
         "parameters": info.parameters,

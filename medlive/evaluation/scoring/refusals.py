@@ -205,8 +205,6 @@ def _by_warning(warnings: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
     cases = run.info.cases
-    if cases.newer:
-        yield f"{cases.origin} {cases.name}: {cases.newer}"
     if cases.publishable is not False and cases.notes:
         first, *others = cases.notes
         more = f"; and {len(others)} more in its run.json" if others else ""
@@ -217,19 +215,15 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
     yield from note_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
-    for why in unpublishable_reasons(run):
-        yield f"not publishable: {why}"
-    if run.grader is not None:
-        answered_by = run.grader.answered_by
-        if any(name != run.grader.model for name in answered_by):
-            yield f"graded by {', '.join(answered_by)} instead of the pinned model"
+    elif {*run.grader.answered_by} - {run.grader.model}:
+        names = ", ".join(run.grader.answered_by)
+        yield f"graded by {names} instead of the pinned model"
 
 
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
     differing = {
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         "cases": {run.info.cases.rows for run in runs},
-        "graders": {judge_of(run.grader) for run in runs if run.grader},
         "prompt templates": {run.info.template.name for run in runs},
     }
     for what, values in differing.items():

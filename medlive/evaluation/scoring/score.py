@@ -272,6 +272,7 @@ def score_runs(
         models.append(model)
     models.sort(key=lambda model: model.overall.rank(model.label))
     warnings = [
+        *(objection.why for objection in overridden),
         *run_warnings(runs, grid.common, len(grid.score)),
         *pair_warnings(comparisons),
         *harm_warnings(harm, metric),

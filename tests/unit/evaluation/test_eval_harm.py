@@ -141,7 +141,7 @@ async def test_another_judge_adds_rows_and_the_one_with_more_counts(
     assert run.harm
     assert (run.harm.reader, run.harm.read) == ("judge", 40)
     assert any(
-        note.startswith("read for harm by 2 pairs of judges")
+        note.startswith("read for harm by several pairs of judges")
         for note in load_graded(run_dir).notes
     )
 

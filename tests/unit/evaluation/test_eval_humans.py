@@ -125,15 +125,15 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
         ("case_id,rater,score\nc,r,1,2\n", "line 2: 4 fields"),
         (
             '{"case_id":"c","criterion_id":"k","rater":"r","met":NaN}',
-            "line 1: met must be true, false or null, found 'nan'",
+            "entry 1: met must be true, false or null, found 'nan'",
         ),
         (
             '{"case_id":"c","criterion_id":"k","rater":"r","met":1}',
-            "line 1: met must be true, false or null, found '1'",
+            "entry 1: met must be true, false or null, found '1'",
         ),
         (
             '{"case_id":"c","rater":"r","score":true}',
-            "line 1: score must be a number from 0 to 1, found 'True'",
+            "entry 1: score must be a number from 0 to 1, found 'True'",
         ),
         (
             '[{"case_id":1,"rater":"r","score":1},\n{"case_id":2,"rater":"r","score":3}]',

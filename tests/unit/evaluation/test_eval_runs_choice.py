@@ -112,8 +112,6 @@ async def test_an_arm_is_the_template_s_or_as_it_is_named(
     await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.arm == "closed"
     raw = ModelUse("cand-1", arm="raw")
-    with pytest.raises(UsageError, match="arm"):
-        await run_model(make_cases(1), Model(), run_dir, use=raw, created_at=AT)
     await run_model(make_cases(1), Model(), tmp_path / "raw", use=raw, created_at=AT)
     assert open_run(tmp_path / "raw").info.arm == "raw"
 
