@@ -341,12 +341,7 @@ def kqa_rows(text: str, name: str) -> Iterator[tuple[int, Place, Mapping[str, An
 
     A case is one answer to one question, a criterion one statement. Raises BadInput as `csv_rows`.
     """
-    for line, values in csv_rows(
-        text,
-        name,
-        (*KQA_COLUMNS, "label_0"),
-        fold=False,
-    ):
+    for line, values in csv_rows(text, name, (*KQA_COLUMNS, "label_0")):
         # Short rows have empty columns.
         row = dict.fromkeys(KQA_COLUMNS, "") | dict(values)
         case_id = kqa_id(*(row[column] for column in KQA_COLUMNS[:3]))
