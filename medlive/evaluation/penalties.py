@@ -70,8 +70,17 @@ class ErrorsReply(ReplyModel):
     errors: tuple[ErrorItem, ...] = Field(max_length=MOST_ERRORS, strict=False)
 
 
-class ModelText(NamedTuple):
-    """A model, and words of its answer or all of them."""
+class HarmfulAnswer(NamedTuple):
+    """A model's answer in which harm was confirmed."""
+
+    model: str
+    text: str
+    harms: tuple[str, ...]
+    """The harmful statements."""
+
+
+class ModelQuote(NamedTuple):
+    """Words of a model's answer."""
 
     model: str
     text: str
@@ -85,12 +94,12 @@ class PenaltyProposal:
     criterion: str
     axis: Axis
     points: int
-    quotes: tuple[ModelText, ...]
+    quotes: tuple[ModelQuote, ...]
 
     @property
     def models(self) -> set[str]:
         """Whose answers make the error."""
-        return {model for model, _ in self.quotes}
+        return {quote.model for quote in self.quotes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +107,8 @@ class AnsweredCase:
     """A case with the models' answers to it."""
 
     case: SnapshotCase
-    answers: Mapping[str, ModelText]
+    answers: Mapping[str, HarmfulAnswer]
     """By the id that the reader of the answers sees instead of the model's name."""
-    harms: Mapping[str, tuple[str, ...]]
-    """The statements of each answer in which harm was confirmed."""
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
@@ -117,9 +124,9 @@ class AnsweredCase:
     def question(self) -> Question:
         """Which errors the answers make."""
         answers = []
-        for name, (_, text) in self.answers.items():
-            shown = {"id": name, "text": text, "harmful": list(self.harms[name])}
-            answers.append(shown)
+        for name, answer in self.answers.items():
+            harmful = list(answer.harms)
+            answers.append({"id": name, "text": answer.text, "harmful": harmful})
         return Question(
             case_id=self.case.case_id,
             part="errors",
@@ -142,11 +149,12 @@ class AnsweredCase:
         for item in reply.errors:
             for quoted in item.quotes:
                 name, quote = quoted.answer, quoted.quote
-                if name not in self.answers:
+                answer = self.answers.get(name)
+                if answer is None:
                     return f"there is no answer {name[:80]!r}"
-                if not shows(quote, self.answers[name][1]):
+                if not shows(quote, answer.text):
                     return f"no passage of answer {name}: {quote[:80]!r}"
-                if not any(same_statement(quote, harm) for harm in self.harms[name]):
+                if not any(same_statement(quote, harm) for harm in answer.harms):
                     return f"not called harmful in answer {name}: {quote[:80]!r}"
             new = Criterion(
                 id="new",
@@ -173,7 +181,7 @@ class AnsweredCase:
             quotes = []
             for quoted in item.quotes:
                 model = self.answers[quoted.answer].model
-                quotes.append(ModelText(model, quoted.quote))
+                quotes.append(ModelQuote(model, quoted.quote))
             proposal = PenaltyProposal(
                 case_id=self.case.case_id,
                 criterion=item.criterion,
@@ -201,7 +209,7 @@ def find_candidates(
     Raises:
         UsageError: If a run is on other cases, or was not read for harm.
     """
-    harms: dict[str, dict[ModelText, tuple[str, ...]]] = {}
+    harmful: dict[str, set[HarmfulAnswer]] = {}
     for run in runs:
         if run.info.cases.digest != snapshot.digest or run.info.raw:
             raise UsageError(
@@ -217,19 +225,19 @@ def find_candidates(
             )
         for case_id, row in harm.rows.items():
             if confirmed := row.reading.confirmed:
-                key = ModelText(run.info.model, answers[case_id].response)
-                quotes = tuple(judged.finding.quote for judged in confirmed)
-                harms.setdefault(case_id, {})[key] = quotes
+                answer = HarmfulAnswer(
+                    model=run.info.model,
+                    text=answers[case_id].response,
+                    harms=tuple(judged.finding.quote for judged in confirmed),
+                )
+                harmful.setdefault(case_id, set()).add(answer)
     candidates = []
     for case in snapshot:
-        by_text = harms.get(case.case_id, {})
-        if len({text.model for text in by_text}) >= LEAST_MODELS:
-            # Sorted, so that the order of the runs asks nothing anew.
-            answers_by_id = {}
-            for place, text in enumerate(sorted(by_text), start=1):
-                answers_by_id[f"a{place}"] = text
-            own = {name: by_text[text] for name, text in answers_by_id.items()}
-            candidates.append(AnsweredCase(case, answers_by_id, own))
+        # Sorted, so that the order of the runs asks nothing anew.
+        own = sorted(harmful.get(case.case_id, ()))
+        if len({answer.model for answer in own}) >= LEAST_MODELS:
+            named = {f"a{place}": answer for place, answer in enumerate(own, start=1)}
+            candidates.append(AnsweredCase(case, named))
     return tuple(candidates)
 
 

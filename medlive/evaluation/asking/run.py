@@ -28,7 +28,6 @@ from medlive.evaluation.runs.folder import (
     RunFolder,
     TemplateUse,
     check_folder,
-    check_parameters,
     create_run,
     name_endpoint,
 )
@@ -183,7 +182,6 @@ async def plan_run(
         snippets, todo = run.snippets(), unanswered(run)
     else:
         check_folder(out)
-        check_parameters(use.parameters)
         if open_book is not None:
             snippets = (await open_book.look_up(cases.cases))[0].by_case
 

@@ -74,7 +74,7 @@ class ModelContamination:
     placebos: tuple[Placebo, ...] | None = None
     """Drops at dates that are not the cutoff."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
-    """The drop after both sides were made alike by "specialty", "source", "difficulty", and "all three"."""
+    """The drop after both sides were made alike by "specialty", "source" and "difficulty"."""
 
     @property
     def few(self) -> bool:
@@ -247,11 +247,6 @@ class _Run:
         difficulty = self.difficulty(runs)
         if difficulty is not None:
             strata["difficulty"] = difficulty
-            whole = []
-            for parts in zip(*strata.values(), strict=True):
-                # A case that no other model was scored on has no difficulty, and no stratum.
-                whole.append(" · ".join(parts) if parts[-1] else "")
-            strata["all three"] = whole
         mixes = {}
         for kind, names in strata.items():
             mixes[kind] = adjusted_drop(

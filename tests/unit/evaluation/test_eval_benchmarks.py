@@ -187,14 +187,14 @@ WRONG = [
     (b"PK\x03\x04", "expected JSON"),
     (
         b"version https://git-lfs.github.com/spec/v1\n",
-        "expected JSON, found 'version https://git-lfs",
+        "expected JSON",
     ),
     # Bytes that GB18030 would read as Chinese.
     (
         '{"prompt_id": "a"}\n{"prompt_id": "\u00e9tat"}'.encode("latin-1"),
         "is not text in UTF-8",
     ),
-    (b"<html><body>404</body></html>", "expected JSON, found '<html>"),
+    (b"<html><body>404</body></html>", "expected JSON"),
 ]
 
 
@@ -246,13 +246,9 @@ def test_results_that_do_not_fit_the_cases_are_named(tmp_path: Path) -> None:
     )
     err = medlive("import", *files, "--out", tmp_path / "run").stderr
     assert "r.jsonl: case 'a', rubric_1: graded at 7 points; the rubric's count" in err
-    for wrong, cause in [
-        ("[]", "has no answer in healthbench's format"),
-        ("[1]", "expected an object"),
-    ]:
-        results.write_text(wrong)
-        with pytest.raises(BadInput, match=cause):
-            answer_rows(results, "healthbench")
+    results.write_text("[1]")
+    with pytest.raises(BadInput, match="expected an object"):
+        answer_rows(results, "healthbench")
 
 
 def test_peoples_verdicts_on_nothing_of_the_cases_are_named(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_drift_is_no_memory_and_a_shift_of_the_mix_is_adjusted_away() -> None:
     assert late.did.low <= 0 <= late.did.high
     mixed = analysed(planted({}, mix=0.35))["late"]
     by = mixed.mixes
-    assert list(by) == ["specialty", "source", "difficulty", "all three"]
+    assert list(by) == ["specialty", "source", "difficulty"]
     assert mixed.drop.low > 0
     assert by["source"].difference == pytest.approx(mixed.drop.difference)
     assert by["specialty"].low <= 0 <= by["specialty"].high

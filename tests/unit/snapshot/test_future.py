@@ -155,7 +155,7 @@ def test_what_needs_the_meaning_of_a_new_axis_says_what_is_missing(
 ) -> None:
     case = load_snapshot_quietly(future)[0]
     with pytest.raises(BadInput, match="expected one of the axes of this version"):
-        _ = AnsweredCase(case, {}, {}).criteria
+        _ = AnsweredCase(case, {}).criteria
 
 
 def load_snapshot_quietly(folder: Path) -> Any:
