@@ -29,7 +29,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.tables import Rows, csv_rows, decode_text, read_table
 from medlive.integrity.digest import digest_bytes, digest_json
-from medlive.integrity.log import read_bytes
+from medlive.integrity.log import read_bytes, some
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
@@ -198,10 +198,11 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         raise BadInput(f"{path} holds no {format_} case{first}")
     for name, place in unknown.items():
         notes.append(f"{path.name}: not read: {name!r} (first: {place})")
-    unscored = sum(case.positive_points <= 0 for case in cases.values())
+    unscored = [name for name, case in cases.items() if case.positive_points <= 0]
     if unscored:
         notes.append(
-            f"{unscored} of {len(cases)} cases have no positive points; they are asked and have no score"
+            f"{len(unscored)} of {len(cases)} cases have no positive points ({some(unscored)}); they are asked and "
+            "have no score"
         )
     return CaseSet(
         cases=tuple(cases.values()),

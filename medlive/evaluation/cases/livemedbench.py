@@ -93,15 +93,13 @@ def read_responses(
 def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     """The entries of a responses file, each with its case's id."""
     data = _read_entries(path, notes)
-    if isinstance(data, list):
-        data = dict(enumerate(data))
-    elif not isinstance(data, dict):
+    if isinstance(data, dict):
+        by_id, data = data, []
+        for key, entry in by_id.items():
+            data.append({"case_id": key, **entry} if isinstance(entry, dict) else entry)
+    if not isinstance(data, list):
         raise BadInput(f"{path} holds neither a list nor an object of responses")
-    entries = []
-    for key, entry in data.items():
-        if isinstance(entry, dict):
-            is_named = entry.get("case_id") not in (None, "") or isinstance(key, int)
-            entries.append(entry if is_named else entry | {"case_id": key})
+    entries = [entry for entry in data if isinstance(entry, dict)]
     if left_out := len(data) - len(entries):
         notes.append(f"{path.name}: {left_out} entries are no objects; left out")
     return entries
@@ -112,9 +110,7 @@ def _answer(
     model: str,
 ) -> Answer:
     texts = [entry[name] for name in _ANSWER if entry.get(name)]
-    text = texts[0] if texts else ""
-    if not isinstance(text, str):
-        text = json.dumps(text, ensure_ascii=False)
+    text = str(texts[0]) if texts else ""
     finish = str(entry.get("finish_reason") or "unknown")
     failed = finish == "error" or text.startswith(FAILED_PREFIX)
     return Answer(

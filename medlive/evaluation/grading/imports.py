@@ -39,7 +39,7 @@ from medlive.evaluation.runs.folder import (
 )
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.published import keep_files
+from medlive.evaluation.scoring.published import keep_figures
 from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log, writing
@@ -129,7 +129,7 @@ def import_run(
         benchmark = place / "livemedbench.json" if place.is_dir() else place
         is_theirs = format_ == "livemedbench" and judge is None and not torn
         if is_theirs and benchmark.is_file():
-            keep_files(out, _claim(grades, None, "").judge, benchmark, gradings)
+            keep_figures(out, _claim(grades, None, "").judge, benchmark, gradings)
     return replace(
         result,
         grades=added,

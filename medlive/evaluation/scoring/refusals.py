@@ -11,12 +11,11 @@ from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader, named
-from medlive.evaluation.scoring.metrics import Metric, Scored
+from medlive.evaluation.scoring.metrics import Metric
 from medlive.integrity.log import some
 
 if TYPE_CHECKING:
     from medlive.evaluation.scoring.companions import HarmRates
-    from medlive.statistics.bootstrap import Comparison
 
 
 class Allow(StrEnum):
@@ -249,28 +248,6 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
             if first.setdefault(case.case_id, asked) != asked:
                 case_ids[case.case_id] = None
     return list(case_ids)
-
-
-def pair_warnings(comparisons: "Sequence[Comparison]") -> Iterator[str]:
-    """Warn about pairs without a common case."""
-    names = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
-    if names:
-        yield f"pairs without a common scored case: {some(names)}; not compared"
-
-
-def unscorable_warnings(scored: Scored, metric: Metric) -> Iterator[str]:
-    """Warn about rubrics without positive points, which have no score by Equation 1."""
-    what = "no score by Equation 1"
-    if metric is Metric.PUBLISHED:
-        what += ", and count as 0 here"
-    warnings: dict[str, list[str]] = {}
-    for label, scores in scored.items():
-        ids = [s.case_id for s in scores if s.case.positive_points <= 0]
-        if ids:
-            warnings[label] = [
-                f"{len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
-            ]
-    yield from _by_warning(warnings)
 
 
 def harm_warnings(

@@ -33,7 +33,7 @@ from medlive.evaluation.grading.imports import export_run
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.published import keep_files
+from medlive.evaluation.scoring.published import keep_figures
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_bytes
@@ -212,7 +212,7 @@ def test_files_beside_the_run_have_no_say(room: Room, tmp_path: Path) -> None:
     for row in rows:
         for entry in row["evaluations"].values():
             entry["score"] = entry["weighted_score"] = 0
-    keep_files(tmp_path / "run", room.run.grader.judge, benchmark, rows)
+    keep_figures(tmp_path / "run", room.run.grader.judge, benchmark, rows)
     assert make_bundle(load_graded(tmp_path / "run"), draws=DRAWS) == room.files
 
 

@@ -21,7 +21,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.published import kept_files
+from medlive.evaluation.scoring.published import kept_figures
 from medlive.grader.judge import Judge as Asking
 from medlive.grader.judge import Mode
 from tests.unit.evaluation.conftest import (
@@ -382,7 +382,7 @@ def test_a_rubric_of_negatives_alone_is_told(tmp_path: Path) -> None:
         benchmark(tmp_path / "B.json", 2, [item("a", -5), item("b", -2)])
     )
     assert cases.notes == (
-        "2 of 2 cases have no positive points; they are asked and have no score",
+        "2 of 2 cases have no positive points (c0, c1); they are asked and have no score",
     )
 
 
@@ -409,7 +409,8 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
     assert "g.jsonl:2: the last line is cut off; left out" in done.notes
     # The published script has no figures of such a file, and none are made up for it.
     assert (
-        kept_files(tmp_path / "run", load_graded(tmp_path / "run").grader.judge) is None
+        kept_figures(tmp_path / "run", load_graded(tmp_path / "run").grader.judge)
+        is None
     )
     for text in ('[{"case_id": "c0", "model_resp', "", "7", "\xff"):
         whole = tmp_path / "cut.json"

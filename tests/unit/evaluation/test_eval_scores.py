@@ -315,7 +315,7 @@ def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) ->
     assert [note for note in cases.notes if note not in left_out] == [
         f"{file.name}: not read: 'weight' (first: entry 1)",
         f"{file.name}: not read: 'mood' (first: entry 4)",
-        "1 of 2 cases have no positive points; they are asked and have no score",
+        "1 of 2 cases have no positive points (8); they are asked and have no score",
     ]
     for text in ("{}", "[]", "[1", "", "\ufeff[]"):
         file.write_text(text, "utf-8")
