@@ -298,18 +298,16 @@ def _require_same(existing: RunFolder, info: RunInfo) -> None:
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
     then, now = _identity(was), _identity(info)
-    hint = "give each model, template and set of cases its own folder"
     if was.engine == IMPORTED:
         # What was imported with its template named may be gone on with by asking the model.
         del now["model's id at the endpoint"], now["engine"]
-        if info.engine != IMPORTED:
-            hint = "import the answers with --template and --parameters as they were asked, to go on with them"
     for name, value in now.items():
         if value != then[name]:
             before, after = f"{then[name]}"[:160], f"{value}"[:160]
             raise UsageError(
                 f"{existing.path} is another run, with {name} {before}, not {after}",
-                hint=hint,
+                hint="give each model, template and set of cases its own folder; import answers with the --template "
+                "and --parameters that they were asked with, to go on with them",
             )
 
 
@@ -321,7 +319,6 @@ def _identity(info: RunInfo) -> dict[str, object]:
         "engine": info.engine,
         "parameters": info.parameters,
         "template": info.template,
-        "origin of the cases": info.cases.origin,
         "selection of the cases": in_words(info.cases.selection),
         "digest of the cases": info.cases.digest,
         "rows of the cases": info.cases.rows,

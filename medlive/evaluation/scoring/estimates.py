@@ -186,15 +186,9 @@ class ScoreGrid:
             (3, len(self.cases), len(scored)),
             np.nan,
         )
-        self._has_case = np.zeros(
-            self._points.shape[1:],
-            dtype=np.bool_,
-        )
         for column, own in enumerate(scored.values()):
             for case in own:
-                place = self._places[case.case_id]
-                self._has_case[place, column] = True
-                self._points[:, place, column] = case.points
+                self._points[:, self._places[case.case_id], column] = case.points
 
     @property
     def score(self) -> Floats:
@@ -300,10 +294,9 @@ class ScoreGrid:
         """Add a kind of slice to models, by the cases of each value."""
         points = self._points[:, :, models]
         estimates = self._means(points, list(groups.values()))
-        for (value, rows), of_models in zip(groups.items(), estimates, strict=True):
-            has_cases = np.any(self._has_case[rows], axis=0)
+        for value, of_models in zip(groups, estimates, strict=True):
             for model, estimate in zip(models, of_models, strict=True):
-                if has_cases[model]:
+                if estimate.of:
                     slices[model].setdefault(kind, {})[value] = estimate
 
     @cached_property
