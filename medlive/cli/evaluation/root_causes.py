@@ -118,16 +118,12 @@ def audit(
         "spent": budget,
     }
     idle = [use for use in uses if use.is_idle]
-    title = f"{len(idle)} of {len(uses)} penalties that no model committed"
+    title = f"{len(idle)} of {len(uses)} penalties that no model committed; medlive snapshot withdraw takes one out"
     names = ("case_id", "criterion_id", "points", "criterion", "models")
     shown = [
         *_describe(tables, overridden),
         table_of(idle, names, title),
     ]
-    if idle:
-        notes.append(
-            "medlive snapshot withdraw CASE --kind erratum --criterion ID takes a penalty out"
-        )
     return Result(value, shown, notes, failure)
 
 

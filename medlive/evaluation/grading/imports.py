@@ -126,15 +126,25 @@ def import_run(
         added = _add(out, new)
         notes += [f"{grades.name}: {fault}" for fault in faults]
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-        benchmark = place / "livemedbench.json" if place.is_dir() else place
-        is_theirs = format_ == "livemedbench" and judge is None and not torn
-        if is_theirs and benchmark.is_file():
-            keep_figures(out, _claim(grades, None, "").judge, benchmark, gradings)
+        if format_ == "livemedbench" and judge is None and not torn:
+            _keep_figures(out, place, grades, gradings)
     return replace(
         result,
         grades=added,
         notes=(*notes, *result.notes),
     )
+
+
+def _keep_figures(
+    out: Path,
+    place: Path,
+    grades: Path,
+    gradings: Gradings,
+) -> None:
+    """Keep the figures of LiveMedBench's own files with the run, where the cases lie in one of them."""
+    benchmark = place / "livemedbench.json" if place.is_dir() else place
+    if benchmark.is_file():
+        keep_figures(out, _claim(grades, None, "").judge, benchmark, gradings)
 
 
 def _claim(

@@ -1,7 +1,7 @@
 """A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -183,6 +183,15 @@ class _JudgeLog:
     """Why a key has no verdict."""
 
 
+def _harm_notes(rows: Iterable[HarmRow], counted: RunHarm | None) -> Iterator[str]:
+    """Which pair of judges of harm counts, where several have read."""
+    if counted is not None and len({row.judge for row in rows}) > 1:
+        yield (
+            "read for harm by several pairs of judges; counted is the one with the most readings, of equals the last: "
+            f"{counted.reader}, checked by {counted.checker}"
+        )
+
+
 def load_graded(
     path: Path,
     *,
@@ -203,11 +212,7 @@ def load_graded(
     harm_rows, harm_notes = read_rows(path / READINGS)
     notes += harm_notes
     harm = choose_readings(harm_rows, run.cases, answers)
-    if harm is not None and len({row.judge for row in harm_rows}) > 1:
-        notes.append(
-            "read for harm by several pairs of judges; counted is the one with the most readings, of equals the last: "
-            f"{harm.reader}, checked by {harm.checker}"
-        )
+    notes += _harm_notes(harm_rows, harm)
     graded = GradedRun(
         run=run,
         label=run.info.model,
