@@ -214,7 +214,6 @@ def test_why_a_snapshot_is_not_publishable_is_said_with_what_it_is(
     ("more", "said"),
     [
         (("--format", "inspect"), "pip install inspect-ai"),
-        (("--format", "inspect", "--arm", "a"), "--arm: --format inspect takes"),
         ((), "--model is missing"),
     ],
 )
