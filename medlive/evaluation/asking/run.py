@@ -238,9 +238,9 @@ async def begin_run(
         evidence,
     )
     if open_book is not None:
-        use = run.info.evidence
+        was = run.info.evidence
         wanted = (open_book.index, open_book.top_k, open_book.undated)
-        if use is None or (use.index, use.top_k, use.undated) != wanted:
+        if was is None or (was.index, was.top_k, was.undated) != wanted:
             raise UsageError(
                 f"{run.path} is another run: its evidence was looked up in another way",
                 hint="give each index, --top-k and --undated its own folder",

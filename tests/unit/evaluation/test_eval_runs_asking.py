@@ -295,9 +295,9 @@ async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> No
     rest = await plan_run(make_cases(30), run_dir, use=USE, created_at=AT, price=price)
     assert (rest.about["answered"], rest.calls) == (20, 10)
     assert (run_dir / "responses.jsonl").read_bytes() == b"".join(rows[:20])
-    short = ModelUse("x", parameters={"max_tokens": 7})
-    other = await plan_run(make_cases(30), run_dir / "other", use=short, created_at=AT)
-    assert (other.output_tokens, other.usd) == (210, None)
+    other = ModelUse("x")
+    plan = await plan_run(make_cases(30), run_dir / "other", use=other, created_at=AT)
+    assert plan.usd is None
 
 
 async def test_a_dead_endpoint_costs_no_more_than_its_patience(run_dir: Path) -> None:
