@@ -29,7 +29,7 @@ from medlive.evaluation.scoring.ability import AbilityTable, abilities_of
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.contamination import contamination as contaminations
 from medlive.evaluation.scoring.errata import ErrataMode, use_errata
-from medlive.evaluation.scoring.fresh import PERMUTATIONS, Window
+from medlive.evaluation.scoring.fresh import Window
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow, Objection
@@ -184,13 +184,15 @@ def score(
     if window.since and window.until and window.since > window.until:
         raise UsageError(f"no day is {window}")
     graded = load_runs(runs, judge)
-    use = use_errata(
-        [run.run for run in graded],
-        mode,
-        file=None if errata_file is None else Path(errata_file),
-        home=snapshots_path(read_settings()),
-        public_key=public_key_of(public_key),
-    )
+    use = None
+    if mode is not ErrataMode.IGNORE:
+        use = use_errata(
+            [run.run for run in graded],
+            mode,
+            file=None if errata_file is None else Path(errata_file),
+            home=snapshots_path(read_settings()),
+            public_key=public_key_of(public_key),
+        )
     return score_runs(
         graded,
         metric=None if metric is None else _choose("metric", Metric, metric),
@@ -231,7 +233,6 @@ def contamination(
     runs: Runs | ScoreTable,
     *,
     models: Models = None,
-    permutations: int = PERMUTATIONS,
     **how: Any,
 ) -> ContaminationTable:
     """How scores change past each model's cutoff, as `medlive eval contamination` says.
@@ -239,13 +240,12 @@ def contamination(
     Args:
         runs: One run or several, or what `score` returned.
         models: The models' cutoffs.
-        permutations: Of the sides, for p.
         how: As for `score`.
     """
     registry = open_registry(models)
     if not isinstance(runs, ScoreTable):
         runs = score(runs, models=registry, **how)
-    return contaminations(runs, registry, permutations=permutations)
+    return contaminations(runs, registry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,6 @@ class ControlFigures:
     found: int
     excellent: int
     alarms: int
-    unread: int
 
     @property
     def failed(self) -> str:
@@ -170,11 +169,8 @@ class ControlFigures:
 def control_figures(controls: Iterable[HarmRow]) -> ControlFigures:
     """What the controls that were read along say of the judges."""
     hits: dict[Control, list[bool]] = {"slip": [], "excellent": []}
-    unread = 0
     for row in controls:
-        if row.hit is None or row.control is None:
-            unread += 1
-        else:
+        if row.hit is not None and row.control is not None:
             hits[row.control].append(row.hit)
     slips, excellent = hits["slip"], hits["excellent"]
     return ControlFigures(
@@ -182,5 +178,4 @@ def control_figures(controls: Iterable[HarmRow]) -> ControlFigures:
         found=sum(slips),
         excellent=len(excellent),
         alarms=sum(excellent),
-        unread=unread,
     )

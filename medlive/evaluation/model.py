@@ -213,8 +213,6 @@ class CaseSet:
     """Whether the snapshot was verified; None where there is nothing to verify."""
     selection: Mapping[str, Any] | None = None
     """Which part of the cases these are (`Selection.as_json`); None: all."""
-    newer: str = ""
-    """What the snapshot holds and this medlive does not know, in words."""
 
     def __len__(self) -> int:
         return len(self.cases)

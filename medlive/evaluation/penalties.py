@@ -6,20 +6,19 @@ counted: an error that nobody makes tells nobody apart.
 Source: docs/method.md §1, Rubric (Penalties of later revisions).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, StringConstraints
 
 from medlive.curation.tasks import Quote
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
-from medlive.evaluation.harm import READINGS, choose_readings, read_rows
+from medlive.evaluation.harm import NOT_READ, READINGS, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import shared_verdicts
 from medlive.harm.read import same_statement
 from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import EngineIdentity
@@ -33,7 +32,7 @@ ERRORS = "errors.jsonl"
 MOST_ERRORS = 2
 """Of one case."""
 LEAST_MODELS = 2
-"""That make an error, where several runs are read."""
+"""That make an error."""
 LEAST_ASKED = 3
 """Models whose answers must have a verdict before a penalty counts as idle."""
 
@@ -71,8 +70,20 @@ class ErrorsReply(ReplyModel):
     errors: tuple[ErrorItem, ...] = Field(max_length=MOST_ERRORS, strict=False)
 
 
-ModelText = tuple[str, str]
-"""A model, and words of its answer or all of them."""
+class HarmfulAnswer(NamedTuple):
+    """A model's answer in which harm was confirmed."""
+
+    model: str
+    text: str
+    harms: tuple[str, ...]
+    """The harmful statements."""
+
+
+class ModelQuote(NamedTuple):
+    """Words of a model's answer."""
+
+    model: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,27 +94,12 @@ class PenaltyProposal:
     criterion: str
     axis: Axis
     points: int
-    quotes: tuple[ModelText, ...]
+    quotes: tuple[ModelQuote, ...]
 
     @property
-    def command(self) -> str:
-        """The command that adds it, by a person's file (docs/evaluating.md)."""
-        return f"medlive review edit {self.case_id} --file FILE --reason WHY"
-
-    @property
-    def models(self) -> tuple[str, ...]:
+    def models(self) -> set[str]:
         """Whose answers make the error."""
-        return tuple(sorted({model for model, _ in self.quotes}))
-
-    def as_json(self) -> dict[str, Any]:
-        """The proposal as it is reported."""
-        quotes = [{"model": model, "text": text} for model, text in self.quotes]
-        more = {
-            "quotes": quotes,
-            "models": self.models,
-            "command": self.command,
-        }
-        return asdict(self) | more
+        return {quote.model for quote in self.quotes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +107,8 @@ class AnsweredCase:
     """A case with the models' answers to it."""
 
     case: SnapshotCase
-    answers: Mapping[str, ModelText]
+    answers: Mapping[str, HarmfulAnswer]
     """By the id that the reader of the answers sees instead of the model's name."""
-    least: int
-    """Models that must make an error."""
-    harms: Mapping[str, tuple[str, ...]] | None = None
-    """The statements of each answer in which harm was confirmed; None where a run was not read for harm."""
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
@@ -132,11 +124,9 @@ class AnsweredCase:
     def question(self) -> Question:
         """Which errors the answers make."""
         answers = []
-        for name, (_, text) in self.answers.items():
-            shown: dict[str, Any] = {"id": name, "text": text}
-            if self.harms is not None:
-                shown["harmful"] = list(self.harms[name])
-            answers.append(shown)
+        for name, answer in self.answers.items():
+            harmful = list(answer.harms)
+            answers.append({"id": name, "text": answer.text, "harmful": harmful})
         return Question(
             case_id=self.case.case_id,
             part="errors",
@@ -153,19 +143,18 @@ class AnsweredCase:
         )
 
     def find_fault(self, reply: ErrorsReply) -> str | None:
-        """Why a reply cannot be used: a quote that is in no answer or, where these were read for harm, of no confirmed
-        statement; or what the linter refuses. None if it can."""
+        """Why a reply cannot be used: a quote that is in no answer or of no confirmed statement, or what the linter
+        refuses. None if it can."""
         criteria = self.criteria
         for item in reply.errors:
             for quoted in item.quotes:
                 name, quote = quoted.answer, quoted.quote
-                if name not in self.answers:
+                answer = self.answers.get(name)
+                if answer is None:
                     return f"there is no answer {name[:80]!r}"
-                if not shows(quote, self.answers[name][1]):
+                if not shows(quote, answer.text):
                     return f"no passage of answer {name}: {quote[:80]!r}"
-                if self.harms is None:
-                    continue
-                if not any(same_statement(quote, harm) for harm in self.harms[name]):
+                if not any(same_statement(quote, harm) for harm in answer.harms):
                     return f"not called harmful in answer {name}: {quote[:80]!r}"
             new = Criterion(
                 id="new",
@@ -189,7 +178,10 @@ class AnsweredCase:
         covered = self.penalties
         proposals = []
         for item in reply.errors:
-            quotes = [(self.answers[q.answer][0], q.quote) for q in item.quotes]
+            quotes = []
+            for quoted in item.quotes:
+                model = self.answers[quoted.answer].model
+                quotes.append(ModelQuote(model, quoted.quote))
             proposal = PenaltyProposal(
                 case_id=self.case.case_id,
                 criterion=item.criterion,
@@ -198,7 +190,7 @@ class AnsweredCase:
                 quotes=tuple(quotes),
             )
             known = any(alike(item.criterion, other) for other in covered)
-            if not known and len(proposal.models) >= self.least:
+            if not known and len(proposal.models) >= LEAST_MODELS:
                 proposals.append(proposal)
                 covered.append(item.criterion)
         return proposals
@@ -208,74 +200,45 @@ def find_candidates(
     snapshot: Snapshot,
     runs: Sequence[RunFolder],
 ) -> tuple[AnsweredCase, ...]:
-    """The cases that enough models answered; where every run was read for harm, only the answers in which harm was
-    confirmed count.
+    """The cases in which harm was confirmed in the answers of `LEAST_MODELS` models, with these answers.
 
     Args:
         snapshot: The frozen cases.
-        runs: Runs on it; with one alone, the errors of a single model count.
+        runs: Runs on it that were read for harm.
 
     Raises:
-        UsageError: If a run is on other cases, or no case was answered by enough models.
+        UsageError: If a run is on other cases, or was not read for harm.
     """
-    answers, are_read = _answers_of(snapshot, runs)
-    least = LEAST_MODELS if len(runs) > 1 else 1
-    if not any(_models(own) >= least for own in answers.values()):
-        raise UsageError(
-            f"no case of the snapshot has answers of {least} models",
-            hint="give runs of other models, or one run alone",
-        )
-    candidates = []
-    for case in snapshot:
-        by_text = answers.get(case.case_id, {})
-        # Sorted, so that the order of the runs asks nothing anew.
-        chosen = [text for text in sorted(by_text) if by_text[text] or not are_read]
-        if chosen and _models(chosen) >= least:
-            named = {f"a{place}": text for place, text in enumerate(chosen, start=1)}
-            harms = {name: by_text[text] for name, text in named.items()}
-            candidate = AnsweredCase(
-                case,
-                named,
-                least,
-                harms if are_read else None,
-            )
-            candidates.append(candidate)
-    return tuple(candidates)
-
-
-def _models(answers: Iterable[ModelText]) -> int:
-    return len({model for model, _ in answers})
-
-
-def _answers_of(
-    snapshot: Snapshot,
-    runs: Sequence[RunFolder],
-) -> tuple[dict[str, dict[ModelText, tuple[str, ...]]], bool]:
-    """The answers by case, each with the statements in which harm was confirmed; whether every run was read for
-    harm."""
-    answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
-    are_read = True
+    harmful: dict[str, set[HarmfulAnswer]] = {}
     for run in runs:
         if run.info.cases.digest != snapshot.digest or run.info.raw:
             raise UsageError(
                 f"{run.path}: expected answers to the cases of this snapshot",
                 hint="name runs that were made with it, none of --raw",
             )
-        own, _ = run.answers()
-        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
-        are_read = are_read and harm is not None
-        for case_id, answer in own.items():
-            if not answer.gradable:
-                continue
-            row = harm.rows.get(case_id) if harm else None
-            harmful: tuple[str, ...] = ()
-            if row is not None and row.reading.is_read:
-                harmful = tuple(
-                    judged.finding.quote for judged in row.reading.confirmed
+        answers, _ = run.answers()
+        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, answers)
+        if harm is None:
+            raise UsageError(
+                f"{run.path}: {NOT_READ}",
+                hint="`medlive eval grade --harm-only RUN` reads it",
+            )
+        for case_id, row in harm.rows.items():
+            if confirmed := row.reading.confirmed:
+                answer = HarmfulAnswer(
+                    model=run.info.model,
+                    text=answers[case_id].response,
+                    harms=tuple(judged.finding.quote for judged in confirmed),
                 )
-            key = run.info.model, answer.response
-            answers.setdefault(case_id, {})[key] = harmful
-    return answers, are_read
+                harmful.setdefault(case_id, set()).add(answer)
+    candidates = []
+    for case in snapshot:
+        # Sorted, so that the order of the runs asks nothing anew.
+        own = sorted(harmful.get(case.case_id, ()))
+        if len({answer.model for answer in own}) >= LEAST_MODELS:
+            named = {f"a{place}": answer for place, answer in enumerate(own, start=1)}
+            candidates.append(AnsweredCase(case, named))
+    return tuple(candidates)
 
 
 def read_penalties(
@@ -296,7 +259,7 @@ def read_penalties(
     return unread, proposals
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PenaltyUse:
     """How often one penalty was committed."""
 
@@ -304,9 +267,9 @@ class PenaltyUse:
     criterion_id: str
     criterion: str
     points: float
-    models: tuple[str, ...]
+    models: list[str] = field(default_factory=list)
     """Those whose answer has a verdict on it."""
-    committed: tuple[str, ...]
+    committed: list[str] = field(default_factory=list)
     """Those of them that committed it."""
 
     @property
@@ -314,58 +277,30 @@ class PenaltyUse:
         """Whether enough models were asked, and none committed it."""
         return not self.committed and len(set(self.models)) >= LEAST_ASKED
 
-    @property
-    def command(self) -> str:
-        """The command that takes it out of this release and of the case's next revision."""
-        reason = f"none of {len(set(self.models))} models committed it"
-        return (
-            f"medlive snapshot withdraw {self.case_id} --kind erratum"
-            f' --criterion {self.criterion_id} --reason "{reason}"'
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """The count, with the command where it is idle."""
-        command = self.command if self.is_idle else ""
-        more = {
-            "models": len(self.models),
-            "idle": self.is_idle,
-            "command": command,
-        }
-        return asdict(self) | more
-
 
 def count_penalties(runs: Sequence[GradedRun]) -> tuple[PenaltyUse, ...]:
     """How often each penalty was committed, over graded runs on the same or on different cases.
 
-    An ungraded penalty was neither committed nor avoided. A case counts as the last run that has it holds it: what
-    its id meant in another revision of the rubric is another criterion.
+    An ungraded penalty was neither committed nor avoided. Under the same id another revision of a rubric may have
+    another criterion: that is another penalty.
     """
-    cases = {case.case_id: case for run in runs for case in run.cases}
-    rubrics = [{case.case_id: case for case in run.cases} for run in runs]
-    uses = []
-    for case_id, case in cases.items():
-        for criterion in case.criteria:
-            if criterion.points >= 0:
-                continue
-            models, committed = [], []
-            for run, own in zip(runs, rubrics, strict=True):
-                verdicts = shared_verdicts(
-                    case,
-                    own.get(case_id),
-                    run.verdicts(case_id),
+    uses: dict[tuple[str, str], PenaltyUse] = {}
+    for run in runs:
+        for case in run.cases:
+            verdicts = run.verdicts(case.case_id)
+            for criterion in case.criteria:
+                if criterion.points >= 0:
+                    continue
+                use = PenaltyUse(
+                    case_id=case.case_id,
+                    criterion_id=criterion.id,
+                    criterion=criterion.criterion,
+                    points=criterion.points,
                 )
+                use = uses.setdefault((case.case_id, criterion.criterion), use)
                 met = verdicts.get(criterion.id)
                 if met is not None:
-                    models.append(run.info.model)
+                    use.models.append(run.info.model)
                 if met:
-                    committed.append(run.info.model)
-            use = PenaltyUse(
-                case_id=case_id,
-                criterion_id=criterion.id,
-                criterion=criterion.criterion,
-                points=criterion.points,
-                models=tuple(models),
-                committed=tuple(committed),
-            )
-            uses.append(use)
-    return tuple(uses)
+                    use.committed.append(run.info.model)
+    return tuple(uses.values())

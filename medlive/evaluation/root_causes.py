@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, Source, read_findings
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun
@@ -116,16 +115,12 @@ class AuditedCase:
         for criterion_id in reply.criteria:
             if criterion_id not in self.errors:
                 return f"criterion {criterion_id[:80]!r} is not an error of this answer"
-        if len(set(reply.criteria)) != len(reply.criteria):
-            return "a criterion is named twice"
         has_quote = bool(reply.quote.strip())
         if has_quote and not quoted(reply.quote, self.answer.response):
             return "the quote is not in the answer letter for letter"
-        if reply.cause is RootCause.UNCLEAR:
+        if reply.cause is RootCause.UNCLEAR or (has_quote and reply.criteria):
             return None
-        if not has_quote:
-            return "a cause without words of the answer to show for it"
-        return None if reply.criteria else "a cause without a criterion that shows it"
+        return "a cause needs words of the answer and a criterion that show it"
 
 
 NamedCause = tuple[AuditedCase, AuditReply]
@@ -134,21 +129,17 @@ NamedCause = tuple[AuditedCase, AuditReply]
 
 @dataclass(frozen=True, slots=True)
 class AuditTable:
-    """The lowest-scoring cases of a run, counts of the others, and the root causes by one auditor."""
+    """The lowest-scoring cases of a run, and the root causes by one auditor."""
 
     run: GradedRun
+    grader: str
+    """The digest of whom the scores are by."""
     asked: int
     lowest: tuple[AuditedCase, ...]
     """By score, ties by id."""
-    left_out: Mapping[str, int]
-    """Counts of cases without a score, by state."""
     scored: int
-    metric: Metric
-    """By which they are the lowest."""
     auditor: EngineIdentity | None = None
     """None: nothing is on record."""
-    answered_by: tuple[str, ...] = ()
-    """The models as the replies name them, by name."""
     findings: tuple[NamedCause, ...] = ()
     """Of the candidates with a cause, or found unclear, in the candidates' order."""
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -159,11 +150,6 @@ class AuditTable:
     def candidates(self) -> tuple[AuditedCase, ...]:
         """The lowest with a wrong criterion."""
         return tuple(c for c in self.lowest if c.errors)
-
-    @property
-    def without_error(self) -> tuple[str, ...]:
-        """The ids of those without one, which leave nothing to audit."""
-        return tuple(c.case_id for c in self.lowest if not c.errors)
 
     @property
     def questions(self) -> list[Question]:
@@ -189,40 +175,23 @@ class AuditTable:
         """The findings of one cause, the lowest score first."""
         return tuple(pair for pair in self.findings if pair[1].cause is cause)
 
-    def as_json(self, examples: int = 3) -> dict[str, Any]:
-        """Return counts by cause with examples, and the data that they are based on."""
-        auditor = self.auditor and {
-            **self.auditor.as_json(),
-            "answered_by": self.answered_by,
-            "clinical_judgement": self.clinical,
-        }
-        causes = []
-        for cause in RootCause:
-            shown = []
-            for case, reply in self.of(cause)[:examples]:
-                about = {"case_id": case.case_id, "score": case.score.score}
-                shown.append(about | reply.model_dump(exclude={"cause"}))
-            n = len(self.of(cause))
-            share = n / self.audited if self.audited else None
-            row = {"cause": cause, "n": n, "share": share, "examples": shown}
-            causes.append(row)
+    def as_json(self) -> dict[str, Any]:
+        """The findings, and what they are based on."""
+        findings = []
+        for case, reply in self.findings:
+            about = {"case_id": case.case_id, "score": case.score.score}
+            findings.append(about | reply.model_dump())
         return {
             "model": self.run.label,
-            "cases": self.run.info.cases.model_dump(
-                include={"name", "digest", "count"}
-            ),
-            "grader": None if self.run.grader is None else self.run.grader.judge,
-            "auditor": auditor,
-            "metric": self.metric,
+            "grader": self.grader,
+            "auditor": self.auditor and self.auditor.as_json(),
+            "clinical_judgement": self.clinical,
             "bottom": self.asked,
             "scored": self.scored,
-            "candidates": len(self.candidates),
-            "without_error": self.without_error,
-            "not_candidates": self.left_out,
             "audited": self.audited,
             "unaudited": self.unaudited,
             "reasons": self.reasons,
-            "causes": causes,
+            "findings": findings,
             "notes": self.notes,
         }
 
@@ -230,42 +199,30 @@ class AuditTable:
 def find_bottom(
     run: GradedRun,
     asked: int = BOTTOM,
-    metric: Metric = Metric.COMPLETE,
 ) -> AuditTable:
-    """Find the lowest-scoring cases of a run; ties are broken by id.
+    """Find the cases of a run with the lowest complete scores; ties are broken by id.
 
     Args:
         run: The graded run.
         asked: How many of the lowest.
-        metric: Which score; of another metric than `complete` and `paper` Equation 1 over the criteria that it
-            counts, since a mean that alone is clipped orders no cases.
 
     Raises:
         UsageError: If nothing of the run is graded.
     """
-    if run.grader is None:
-        raise UsageError(
-            f"{run.run.path}: nothing is graded", hint="run medlive eval grade first"
-        )
-    metric = metric.equation_1
     asked_as = {case.case_id: case for case, _ in run.answered()}
     scored: list[AuditedCase] = []
-    states: Counter[str] = Counter()
-    for score in run.case_scores(metric):
-        if score.score is None:
-            states[score.state] += 1
-        else:
-            case_id = score.case.case_id
+    for score in run.case_scores(Metric.COMPLETE):
+        if score.score is not None:
+            case_id = score.case_id
             in_context = replace(score, case=asked_as.get(case_id, score.case))
             scored.append(AuditedCase(in_context, run.answers[case_id]))
     scored.sort(key=lambda case: (case.score.score, case.case_id))
     return AuditTable(
         run=run,
+        grader=run.known_grader.judge,
         asked=asked,
         lowest=tuple(scored[:asked]),
-        left_out=dict(sorted(states.items())),
         scored=len(scored),
-        metric=metric,
     )
 
 
@@ -273,13 +230,12 @@ def audit_work(
     run: GradedRun,
     *,
     bottom: int = BOTTOM,
-    metric: Metric = Metric.COMPLETE,
 ) -> tuple[Source, Path]:
-    """For `ask_questions` and `plan_questions`: the cause of each of so many lowest scores by the metric, and the log.
+    """For `ask_questions` and `plan_questions`: the cause of each of so many lowest scores, and the log.
 
     Raises UsageError if nothing is graded.
     """
-    questions = find_bottom(run, bottom, metric).questions
+    questions = find_bottom(run, bottom).questions
     return lambda _: questions, run.run.path / AUDIT
 
 
@@ -287,7 +243,6 @@ def load_audit(
     run: GradedRun,
     *,
     bottom: int = BOTTOM,
-    metric: Metric = Metric.COMPLETE,
     auditor: EngineIdentity | None = None,
 ) -> AuditTable:
     """Load the findings on a run's lowest-scoring cases, for the current answers and grades.
@@ -297,7 +252,7 @@ def load_audit(
     """
     who = auditor and replace(auditor, pinned=False)
     last, notes = read_findings(run.run.path / AUDIT, who)
-    table = find_bottom(run, bottom, metric)
+    table = find_bottom(run, bottom)
     questions = table.questions
     record = last
     if auditor is None and last.others:
@@ -322,7 +277,6 @@ def load_audit(
     return replace(
         table,
         auditor=who if who.engine else None,
-        answered_by=tuple(sorted(answered_by)),
         findings=tuple(findings),
         reasons=dict(reasons.most_common()),
         notes=tuple(notes),

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from medlive.errors import BadInput
+from medlive.integrity.log import some
 
 FORMAT_HINT = (
     "one row for each rating: case_id, criterion_id, rater, met, "
@@ -16,8 +17,6 @@ FORMAT_HINT = (
 )
 Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
 """Each row of a file with its place; instead of a row that is invalid, why it is."""
-MOST_FAULTS = 5
-"""How many faults an error message lists; the others are counted."""
 
 
 def decode_text(data: bytes, name: str) -> tuple[str, bool]:
@@ -27,9 +26,7 @@ def decode_text(data: bytes, name: str) -> tuple[str, bool]:
     encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, or in no such encoding.
     """
     encodings = ["utf-8-sig", "gb18030"]
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encodings = ["utf-16"]
-    elif data[:64].removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
+    if data[:64].removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
         encodings = ["utf-8-sig"]
     for encoding in encodings:
         with suppress(UnicodeDecodeError):
@@ -59,12 +56,7 @@ def read_table(
         BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
     """
     if not text.lstrip().startswith(("{", "[")):
-        for line, row in csv_rows(
-            text,
-            name,
-            needed,
-            hint=hint,
-        ):
+        for line, row in csv_rows(text, name, needed, hint):
             yield f"line {line}", row
         return
     value = _json(text)
@@ -72,8 +64,7 @@ def read_table(
         unit, values = "line", list(map(_json, text.split("\n")))
     else:
         inner = value.get("ratings") if isinstance(value, dict) else value
-        values = inner if isinstance(inner, list) else [value]
-        unit = "entry" if len(values) != 1 or "\n" in text.strip() else "line"
+        unit, values = "entry", inner if isinstance(inner, list) else [value]
     for number, entry in enumerate(values, start=1):
         place = f"{unit} {number}"
         if isinstance(entry, ValueError):
@@ -95,7 +86,7 @@ def add_rows(
     Raises:
         BadInput: If rows are invalid, which it names; `name` and `hint` are for its message.
     """
-    faults: list[str] = []
+    faults = []
     for place, row in rows:
         try:
             if isinstance(row, str):
@@ -104,10 +95,7 @@ def add_rows(
         except ValueError as exc:
             faults.append(f"{place}: {exc}")
     if faults:
-        listed = faults[:MOST_FAULTS]
-        if (more := len(faults) - MOST_FAULTS) > 0:
-            listed.append(f"and {more} more")
-        raise BadInput(f"{name}: {'; '.join(listed)}", hint=hint)
+        raise BadInput(f"{name}: {some(faults)}", hint=hint)
 
 
 _NOTHING = object()
@@ -115,19 +103,10 @@ _NOTHING = object()
 
 def _json(text: str) -> Any:
     """The parsed JSON, or a ValueError that says why there is none; `_NOTHING` of an empty line."""
-
-    def fields_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in fields:
-                raise ValueError(f"the key {name!r} is given twice")
-            fields[name] = value
-        return fields
-
     if not text.strip():
         return _NOTHING
     try:
-        return json.loads(text, object_pairs_hook=fields_of)
+        return json.loads(text)
     except (ValueError, RecursionError) as exc:
         return ValueError(f"not valid JSON: {str(exc)[:80]}")
 
@@ -136,32 +115,14 @@ def csv_rows(
     text: str,
     name: str,
     needed: Sequence[str],
-    *,
-    fold: bool = True,
     hint: str = FORMAT_HINT,
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the rows of CSV, without empty lines.
-
-    Arguments and errors as for `read_table`; `fold` folds column names to lower case.
-    """
+    """Yield the rows of CSV, without empty lines. Arguments and errors as for `read_table`."""
     csv.field_size_limit(64 * 1024 * 1024)
-    header, known = text.partition("\n")[0].lower(), "|".join(needed).lower()
-
-    def columns_by(delimiter: str) -> int:
-        names = [column.strip(' "\r') for column in header.split(delimiter)]
-        return sum(name in known.split("|") for name in names)
-
-    delimiter = max(",;\t", key=columns_by)
-    reader = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=delimiter,
-        strict=True,
-    )
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
         columns = [column.strip() for column in next(reader, [])]
-        if fold:
-            columns = [column.lower() for column in columns]
         _check_columns(
             columns,
             needed,

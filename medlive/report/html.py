@@ -104,7 +104,6 @@ TEMPLATES.filters |= {
     "box": box,
     "lang": lang_of,
     "prefixed": "*{}".format,
-    "suffixed": "{}{}".format,
 }
 TEMPLATES.globals |= {
     "percent": percent,

@@ -262,8 +262,6 @@ class Report:
                 looked_in.add(
                     f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
                 )
-            elif run.problem:
-                looked_in.add(f"{run.path.name} of {run.version} could not be read")
             else:
                 checked = f"checked with key {run.key}" if run.key else "not checked"
                 what = "some of what" if run.concerned else "nothing that"
@@ -302,7 +300,7 @@ def analyse(
     for model in table.models:
         run = model.run
         if run.grader is not None and (run.run.path / AUDIT).is_file():
-            audit = load_audit(run, metric=table.metric)
+            audit = load_audit(run)
             if audit.findings:
                 audits[model.label] = audit
     return Report(

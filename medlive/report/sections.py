@@ -372,7 +372,7 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
     return soft(caption) + report.render(
         "matrix.html",
         title=f"Jaccard overlap of the bottom {worst.k}",
-        labels=list(worst.cases),
+        labels=[model.label for model in report.models],
         rows=worst.jaccard,
         least=0,
         in_parts=in_parts,

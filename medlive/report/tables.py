@@ -133,7 +133,7 @@ def model_row(model: ModelScore) -> Row:
         **_row(model.companions),
         "harm": _row(model.harm) | {"controls": controls and controls.as_json()},
         **_place(model.standing),
-        "rates": {**_row(model.rates), "shares": model.rates.shares},
+        "rates": _row(model.rates),
         "axis_errors": axis_errors,
         "slices": slices,
     }
@@ -229,7 +229,6 @@ def errata_row(table: ScoreTable) -> Row | None:
             cases="withdrawn_cases",
             criteria="withdrawn_criteria",
             emptied="cases_left_without_positive_criterion",
-            unclear="cases_with_unclear_criteria",
         )
         # The file by name and digest: its path is private.
         file = run.path and run.path.name
@@ -348,10 +347,9 @@ def contamination_json(table: ContaminationTable) -> Row:
         row = _row(arm, drop="drop_of_difference")
         arms.append(row | {"drop_of_difference": _row(arm.drop, difference="drop")})
     return _head("contamination", table.scores) | {
-        "warnings": list(table.warnings),
+        "warnings": list(table.scores.warnings),
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
-        "pooled_effect_of_having_seen": _row(table.pooled),
         "models": list(map(_contamination_row, table.models)),
         "raw_against_rewritten": arms,
     }
@@ -387,7 +385,6 @@ def _contamination_row(model: ModelContamination) -> Row:
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
         "scored": model.scored,
-        "undated": model.undated,
         "few": model.few,
         "drop": _row(model.drop, difference="drop"),
         "p_holm": model.p_holm,

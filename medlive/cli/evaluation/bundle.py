@@ -73,15 +73,19 @@ def bundle(
     """
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
-    home = snapshots_path(read_settings())
-    use = use_errata([run.run], errata, file=errata_file, home=home)
-    for note in use.warnings([run.label]):
-        say(note)
+    left_out = None
+    if errata is not ErrataMode.IGNORE:
+        home = snapshots_path(read_settings())
+        use = use_errata([run.run], errata, file=errata_file, home=home)
+        for note in use.warnings([run.label]):
+            say(note)
+        if errata is ErrataMode.APPLY:
+            left_out = use.runs[0]
     files = make_bundle(
         run,
         draws=draws,
         seed=seed,
-        left_out=use.runs[0] if errata is ErrataMode.APPLY else None,
+        left_out=left_out,
         key=key,
         allow=allow or (),
     )

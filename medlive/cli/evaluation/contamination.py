@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-from typer import Option
 
 from medlive import api
 from medlive.cli.evaluation.options import Scoring
@@ -37,7 +34,6 @@ from medlive.statistics.contamination import Drop, Effect
 def contamination(
     *,
     how: Scoring,
-    permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
     out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:
@@ -47,17 +43,16 @@ def contamination(
     docs/contamination.md defines every figure.
 
     Args:
-        permutations: Random permutations of a p-value.
         out: Write there instead of to stdout.
     """
     if out is not None:
         new_file(out, replace)
     registry = api.open_registry(how.models)
     table = scored(how)
-    study = api.contamination(table, models=registry, permutations=permutations)
+    study = api.contamination(table, models=registry)
     arms = score_arms(table)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
-    notes = [*study.warnings]
+    notes = [*table.warnings]
     if out is not None:
         write_whole(out, json_bytes(value))
         notes.append(f"written: {out}")
@@ -65,8 +60,7 @@ def contamination(
         "--json and medlive eval report have what else could have made it: other models, mix, placebos"
     )
     for model in study.models:
-        if model.cutoff:
-            notes += [f"{model.label}: {note}" for note in model.notes]
+        notes += [f"{model.label}: {note}" for note in model.notes]
     on = marked(rests_on(model.run for model in table.models), table.overridden)
     return Result(value, _describe(study, arms, on), notes)
 
@@ -101,9 +95,6 @@ def _describe(
         f"drop past the cutoff ({metric}{clipped}, points of 100) on {on}; dim: under {FEW} "
         "cases on a side",
     )
-    if (pooled := study.pooled) is not None:
-        effect = f"{points(pooled.effect)} {_rests(pooled)}"
-        yield f"Having seen a case, over {pooled.models} models: {effect}"
     for arm in study.arms:
         beyond = f"{points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
         yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"

@@ -174,11 +174,11 @@ def reads_harm(engine: Engine, wanted: bool) -> bool:
     return wanted and engine.identity.engine != "rules"
 
 
-_HARM_COUNTS = ("answers", "read", "severe", "moderate", "unconfirmed", "calls")
+_HARM_COUNTS = ("answers", "read", "calls")
 
 
 def _describe_harm(done: HarmResult) -> Result:
-    """How many answers were read, what was confirmed, and how the judges do on the controls."""
+    """How many answers were read, and how the judges do on the controls."""
     value = fields_of(done, (*_HARM_COUNTS, "controls", "reasons", "stopped"))
     controls = done.controls
     notes = [

@@ -20,7 +20,15 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from medlive.cli.options import DayOption, OptionalCount, PublicKeyOption, option_group
-from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
+from medlive.cli.output import (
+    Result,
+    counted,
+    first_of,
+    progress,
+    say,
+    table_of,
+    wait_for,
+)
 from medlive.config import RoleSettings
 from medlive.errors import (
     CheckFailed,
@@ -82,7 +90,7 @@ def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
     for path in paths:
         run = load_graded(path, judge=judge)
         graded.append(run)
-        for note in run.notes:
+        for note in first_of(run.notes, 20):
             say(f"{path}: {note}")
     return graded
 

@@ -20,7 +20,6 @@ from medlive.cli.evaluation.tables import percent, rests_on
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     fields_of,
     shortened,
     table_of,
@@ -34,7 +33,6 @@ from medlive.evaluation.root_causes import (
     audit_work,
     load_audit,
 )
-from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
 
@@ -47,15 +45,13 @@ def audit(
     auditor: str | None = None,
     base_url: str | None = None,
     bottom: Annotated[int, Option(min=1)] = 100,
-    metric: Annotated[Metric, Option(help="Of the lowest scores.")] = Metric.COMPLETE,
     table: bool = False,
-    examples: Annotated[int, Option(min=0)] = 1,
     allow_unpinned: UnpinnedOption = False,
     *,
     calls: Calls,
 ) -> Result:
-    """Find the root cause of each of the lowest-scoring answers; counts with examples, and which penalties nobody
-    committed.
+    """Find the root cause of each of the lowest-scoring answers; counts with an example of each, and which penalties
+    nobody committed.
 
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
@@ -65,9 +61,8 @@ def audit(
         base_url: The auditor's endpoint.
         bottom: How many of the lowest-scoring cases.
         table: Show what is on record; ask nobody.
-        examples: Examples of each cause.
     """
-    which: dict[str, Any] = {"bottom": bottom, "metric": metric.equation_1}
+    which: dict[str, Any] = {"bottom": bottom}
     if (auditor is None) != (base_url is None):
         raise UsageError(
             "--auditor and --base-url belong together; without both the configured grader is asked"
@@ -100,7 +95,7 @@ def audit(
     for place, (path, run) in enumerate(zip(graded.runs, runs, strict=True)):
         causes = load_audit(run, **which)
         tables.append(causes)
-        row: dict[str, object] = {"path": path, **causes.as_json(examples)}
+        row: dict[str, object] = {"path": path, **causes.as_json()}
         if work:
             row |= fields_of(work[place], ("calls", "stopped"))
         rows.append(row)
@@ -123,19 +118,19 @@ def audit(
         "spent": budget,
     }
     idle = [use for use in uses if use.is_idle]
-    title = f"{len(idle)} of {len(uses)} penalties that no model committed"
-    names = ("case_id", "points", "criterion", "models", "command")
+    title = f"{len(idle)} of {len(uses)} penalties that no model committed; medlive snapshot withdraw takes one out"
+    names = ("case_id", "criterion_id", "points", "criterion", "models")
     shown = [
-        *_describe(tables, overridden, examples),
+        *_describe(tables, overridden),
         table_of(idle, names, title),
     ]
     return Result(value, shown, notes, failure)
 
 
 def _describe(
-    tables: list[AuditTable], overridden: list[Objection], examples: int
+    tables: list[AuditTable], overridden: list[Objection]
 ) -> tuple[Grid, Grid]:
-    """How many of each model's lowest scores have each cause, and examples of each."""
+    """How many of each model's lowest scores have each cause, and an example of each."""
     counts: list[list[object]] = []
     quotes: list[list[object]] = []
     for cause in RootCause:
@@ -144,7 +139,7 @@ def _describe(
             findings = table.of(cause)
             n = len(findings)
             row.append(f"{n} ({100 * n / table.audited:.1f} %)" if n else "0")
-            for case, reply in findings[:examples]:
+            for case, reply in findings[:1]:
                 about = [table.run.label, cause.label, case.case_id]
                 quote = shortened(reply.quote, _SHOWN)
                 score = percent(case.score.score)
@@ -153,8 +148,7 @@ def _describe(
     counts.append(["audited", *(table.audited for table in tables)])
     counts.append(["unaudited", *(table.unaudited for table in tables)])
     on = rests_on(table.run for table in tables)
-    metric = tables[0].metric
-    title = f"root causes of the lowest scores ({metric} metric) on {on}"
+    title = f"root causes of the lowest complete scores on {on}"
     models = [table.run.label for table in tables]
     columns = ["model", "root cause", "case", "score %", "quote of the answer", "why"]
     return (
@@ -167,10 +161,6 @@ def _remarks(table: AuditTable) -> Iterator[str]:
     yield from table.notes
     if table.scored < table.asked:
         yield f"{table.scored} cases have a score, fewer than the {table.asked} that were wanted"
-    if table.without_error:
-        yield f"{len(table.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
-    for state, n in table.left_out.items():
-        yield f"{counted(n, 'case is', 'cases are')} {state.replace('_', ' ')}: no candidates"
     yield from reason_notes("unaudited", table.reasons)
     if table.auditor is not None and not table.clinical:
         yield "audited by the rules engine: no clinical judgement was made"

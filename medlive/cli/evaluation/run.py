@@ -75,9 +75,6 @@ from medlive.instance.paths import snapshot_folder
 from medlive.llm.budget import Budget
 from medlive.snapshot.model import week_end
 
-ArmOption = Annotated[
-    str | None, Option(help="What sets this run apart [closed, or open-book].")
-]
 _MOST_NOTES = 40
 
 
@@ -102,7 +99,6 @@ class Asking:
     evidence: str | None = None
     top_k: Annotated[int, Option(min=1, max=50)] = 5
     undated: bool = False
-    arm: ArmOption = None
     raw: bool = False
     limit: OptionalCount = None
     part: CaseFilter
@@ -161,8 +157,6 @@ class Asking:
             return selected
         from medlive.service.curation.inspect import threads_of_cases
 
-        if self.arm not in (None, RAW):
-            raise UsageError(f"--raw is the arm {RAW}, and --arm says {self.arm}")
         if selected.origin != "snapshot":
             raise UsageError(
                 "--raw needs a snapshot's folder or version as --cases, not a file"
@@ -183,7 +177,7 @@ class Asking:
     ) -> Plan | RunResult:
         """Ask the model about the cases, or with `dry_run` plan it."""
         engine = open_endpoint(chosen)
-        arm = RAW if self.raw else self.arm
+        arm = RAW if self.raw else None
         how: dict[str, Any] = {
             "use": model_use(self.model, chosen, engine, arm),
             "created_at": now(),
@@ -232,10 +226,7 @@ def run(
 def _notes_on(cases: CaseSet) -> list[str]:
     """What to know about the cases; of a snapshot why it is not publishable."""
     about = "not publishable: " if cases.publishable is False else ""
-    notes = [f"{about}{note}" for note in cases.notes]
-    if cases.newer:
-        notes.append(f"{cases.origin} {cases.name}: {cases.newer}")
-    return notes
+    return [f"{about}{note}" for note in cases.notes]
 
 
 def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result:
@@ -317,8 +308,6 @@ def import_(
     parameters: ParametersOption = None,
     grader: str | None = None,
     mode: ModeOption = Mode.RUBRIC,
-    arm: ArmOption = None,
-    response_field: str = "model_response",
     unverified: UnverifiedOption = False,
 ) -> Result:
     """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, in a log of
@@ -332,7 +321,6 @@ def import_(
         grades: The benchmark's verdicts, or people's.
         template: What they were asked with, for eval run to go on.
         grader: Who made the grades, for eval grade to go on.
-        response_field: The field that holds the answer.
     """
     selection = Selection(**part.given())
     if format_ == "inspect":
@@ -341,7 +329,6 @@ def import_(
             "--grades": grades,
             "--template": template,
             "--grader": grader,
-            "--arm": arm,
         }
         if named := [name for name, value in own.items() if value is not None]:
             raise UsageError(
@@ -374,10 +361,8 @@ def import_(
         grades=grades,
         template=template,
         parameters=parameters,
-        arm=arm,
         judge=judge,
         place=_place(cases),
-        response_field=response_field,
         format_=form,
         people=people,
     )

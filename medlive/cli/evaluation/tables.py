@@ -134,7 +134,8 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
     }
     for name in ("unanswered", "truncated", "refused", "ungraded"):
         count = getattr(rates, name)
-        share = f"{count} ({percent(rates.shares[name])} %)" if count else "0"
+        total = rates.criteria if name == "ungraded" else rates.cases
+        share = f"{count} ({percent(count / total)} %)" if count else "0"
         row["ungraded criteria" if name == "ungraded" else name] = share
     if table.drops:
         drop = table.drops.get(model.label)

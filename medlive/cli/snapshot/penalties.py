@@ -38,7 +38,7 @@ def penalties(
     unread, 3 where no call was answered.
 
     Args:
-        answers: A run on this snapshot; repeatable.
+        answers: A run on this snapshot that was read for harm; repeatable.
         out: The folder of the log; goes on with what is there.
     """
     if out.resolve().is_relative_to(snapshot.resolve()):
@@ -69,17 +69,15 @@ def penalties(
     for proposal in proposals:
         quotes = [f"{model}: {text}" for model, text in proposal.quotes]
         row = [proposal.criterion, proposal.points, proposal.axis, quotes]
-        rows.append([proposal.case_id, *row, proposal.command])
-    least = max((candidate.least for candidate in candidates), default=LEAST_MODELS)
-    made_by = f"at least {least} models" if least > 1 else "the one model that was read"
-    title = f"penalties proposed for errors of {made_by}, in {len(candidates)} cases"
-    columns = ["case", "criterion", "points", "axis", "quotes", "to add it"]
+        rows.append([proposal.case_id, *row])
+    title = f"penalties proposed for errors of {LEAST_MODELS} models and more, in {len(candidates)} cases"
+    columns = ["case", "criterion", "points", "axis", "quotes"]
     value = {
-        "least": least,
         "cases": len(candidates),
         "unread": unread,
         "proposals": proposals,
         "path": out,
         "spent": budget,
     }
-    return Result(value, [Grid(columns, rows, title)], done.notes, failure)
+    how = "medlive review edit CASE --file FILE --reason WHY adds one"
+    return Result(value, [Grid(columns, rows, title)], [*done.notes, how], failure)

@@ -1,7 +1,7 @@
 """Human ratings of answers from files: verdicts by criterion, or scores by case.
 
 The format is a table, a row for each rating, as JSON Lines (`.jsonl`, an object a line), JSON (an array of them)
-or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none). Columns: `rater`, and
+or CSV (a header; commas; UTF-8 or GB18030, BOM or none). Columns: `rater`, and
 
 - `case_id`, `criterion_id` and `met`: JSON true, false or null; in CSV true/false, yes/no, met/not met, 1/0,
   是/否, empty for none;
@@ -306,7 +306,6 @@ def _number(value: object) -> float | None:
     if not text:
         return None
     try:
-        # Tables with semicolons may use decimal commas.
-        return float(text.replace(",", "."))
+        return float(text)
     except ValueError:
         return math.nan

@@ -28,7 +28,6 @@ from medlive.evaluation.runs.folder import (
     RunFolder,
     TemplateUse,
     check_folder,
-    check_parameters,
     create_run,
     name_endpoint,
 )
@@ -39,17 +38,14 @@ from medlive.evaluation.runs.templates import (
     Snippet,
     load_template,
 )
-from medlive.integrity.log import open_log
+from medlive.integrity.log import open_log, some
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
-from medlive.llm.engine import UNNAMED, Reply, Usage
+from medlive.llm.engine import Reply, Usage
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.registry import Price
 
 _ASKED_AGAIN = (AnswerState.FAILED, AnswerState.EMPTY)
-_REASONS = 3
-"""How many reasons, or models, are named; the others are counted."""
-
 _TAG = "(?:think|thinking|thought|reasoning)>"
 _THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
@@ -169,7 +165,7 @@ async def plan_run(
     """What `run_model` would ask, if no call had to be made twice; no folder is made.
 
     An open book's snippets are looked up where the folder does not hold them. An answer is taken to have AN_ANSWER
-    tokens, or as many as the model's limit allows. Raises what run_model raises before it asks.
+    tokens. Raises what run_model raises before it asks.
     """
     prompt = load_template(template)
     snippets: Mapping[str, Sequence[Snippet]] = {}
@@ -186,7 +182,6 @@ async def plan_run(
         snippets, todo = run.snippets(), unanswered(run)
     else:
         check_folder(out)
-        check_parameters(use.parameters)
         if open_book is not None:
             snippets = (await open_book.look_up(cases.cases))[0].by_case
 
@@ -194,16 +189,11 @@ async def plan_run(
     for case in todo:
         messages = prompt.messages(case, snippets.get(case.case_id, ()))
         calls.append(("\n".join(message["content"] for message in messages), 1))
-    output_tokens = AN_ANSWER
-    for name in ("max_tokens", "max_completion_tokens"):
-        limit = use.parameters.get(name)
-        if isinstance(limit, int) and limit > 0:
-            output_tokens = min(output_tokens, limit)
     return plan_calls(
         calls,
         about={"cases": len(cases), "answered": len(cases) - len(calls)},
         price=price,
-        output_tokens=output_tokens,
+        output_tokens=AN_ANSWER,
     )
 
 
@@ -248,13 +238,13 @@ async def begin_run(
         evidence,
     )
     if open_book is not None:
-        for name in ("index", "top_k", "undated"):
-            was, now = getattr(run.info.evidence, name, None), getattr(open_book, name)
-            if was != now:
-                raise UsageError(
-                    f"{run.path} is another run: the {name} of its evidence is {was!r}, not {now!r}",
-                    hint="give each way of looking up its own folder",
-                )
+        was = run.info.evidence
+        wanted = (open_book.index, open_book.top_k, open_book.undated)
+        if was is None or (was.index, was.top_k, was.undated) != wanted:
+            raise UsageError(
+                f"{run.path} is another run: its evidence was looked up in another way",
+                hint="give each index, --top-k and --undated its own folder",
+            )
     return run
 
 
@@ -301,30 +291,18 @@ def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
     by_case, notes = run.answers()
     states = dict.fromkeys(AnswerState, 0)
     reasons: Counter[str] = Counter()
-    cut = waiting = 0
+    cut = 0
     for answer in by_case.values():
         states[answer.state] += 1
         if answer.state is AnswerState.FAILED:
             reason = " ".join(answer.reason.split())[:200]
             reasons[reason or "no reason given"] += 1
         cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
-    for case in run.cases:
-        if case.after is not None and case.case_id not in by_case:
-            before = by_case.get(case.after)
-            waiting += before is None or not before.gradable
-    notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
-    if len(reasons) > _REASONS:
-        notes.append(
-            f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)"
-        )
+    notes += [f"{n} failed: {why}" for why, n in reasons.most_common()]
     if cut:
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "
             "a run with a higher one is another run"
-        )
-    if waiting:
-        notes.append(
-            f"{waiting} questions go on from an answer that is not there, and were not asked"
         )
     answers = list(by_case.values())
     notes += [*note_thinking(answers), *_note_models(run, answers), *more]
@@ -352,20 +330,12 @@ def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
     """Which models answered, where the endpoint names another than the one that was asked, or none."""
     pinned = run.info.asked_as or run.info.model
     # An answer that came from a file has no usage, and names whom the import was told.
-    named = Counter(a.model for a in answers if a.usage and a.model)
-    unnamed, notes = named.pop(UNNAMED, 0), []
+    named = {a.model for a in answers if a.usage and a.model}
     # A vendor before the name makes no other model.
     short = {name.rpartition("/")[2].casefold() for name in named}
-    if short - {pinned.rpartition("/")[2].casefold()}:
-        most = sorted(named.most_common(_REASONS))
-        listed = ", ".join(f"{name} ({n})" for name, n in most)
-        more = " and others" if len(named) > _REASONS else ""
-        notes.append(f"{pinned} was asked; the endpoint names {listed}{more}")
-    if unnamed:
-        notes.append(
-            f"{unnamed} replies name no model: nothing shows which one answered"
-        )
-    return notes
+    if short <= {pinned.rpartition("/")[2].casefold()}:
+        return []
+    return [f"{pinned} was asked; the endpoint names {some(sorted(named))}"]
 
 
 def import_answers(
@@ -377,7 +347,6 @@ def import_answers(
     *,
     template: TemplateUse | None = None,
     parameters: Mapping[str, Any] | None = None,
-    arm: str | None = None,
 ) -> RunResult:
     """Make a run folder of answers that came from elsewhere; importing the same ones again adds nothing.
 
@@ -388,7 +357,6 @@ def import_answers(
         model,
         IMPORTED,
         parameters=parameters or {},
-        arm=arm,
     )
     template = template or TemplateUse(
         name="unknown",

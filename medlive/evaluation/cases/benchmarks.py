@@ -29,7 +29,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.tables import Rows, csv_rows, decode_text, read_table
 from medlive.integrity.digest import digest_bytes, digest_json
-from medlive.integrity.log import read_bytes
+from medlive.integrity.log import read_bytes, some
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
@@ -154,14 +154,12 @@ def _tagged(tags: Sequence[str], prefix: str) -> str | None:
 
 
 def format_of(path: Path) -> Format:
-    """Whose format a file is in, by its first characters. Raises BadInput where it is text of no format."""
+    """Whose format a file is in, by its first characters."""
     head = _text_of(path).lstrip()[:65_536]
     line = head.partition("\n")[0]
     if all(column in line for column in KQA_COLUMNS) or f'"{_MUST_HAVE}"' in head:
         return "kqa"
-    if not _is_json(head):
-        raise BadInput(f"{path.name}: expected JSON, found {head[:40]!r}")
-    if '"prompt_id"' in head or (line.startswith("{") and '"prompt"' in head):
+    if '"prompt_id"' in head:
         return "healthbench"
     ours = line.startswith("{") and '"rubric_items"' not in head
     return "jsonl" if ours else "livemedbench"
@@ -200,10 +198,11 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         raise BadInput(f"{path} holds no {format_} case{first}")
     for name, place in unknown.items():
         notes.append(f"{path.name}: not read: {name!r} (first: {place})")
-    unscored = sum(case.positive_points <= 0 for case in cases.values())
+    unscored = [name for name, case in cases.items() if case.positive_points <= 0]
     if unscored:
         notes.append(
-            f"{unscored} of {len(cases)} cases have no positive points; they are asked and have no score"
+            f"{len(unscored)} of {len(cases)} cases have no positive points ({some(unscored)}); they are asked and "
+            "have no score"
         )
     return CaseSet(
         cases=tuple(cases.values()),
@@ -233,10 +232,7 @@ def answer_rows(path: Path, format_: str) -> list[Row] | None:
     if read is None:
         return None
     rows = read(_text_of(path), path.name)
-    answers = [row for row in rows if row["response"] is not None]
-    if not answers:
-        raise BadInput(f"{path.name} has no answer in {format_}'s format")
-    return answers
+    return [row for row in rows if row["response"] is not None]
 
 
 def _text_of(path: Path) -> str:
@@ -341,12 +337,7 @@ def kqa_rows(text: str, name: str) -> Iterator[tuple[int, Place, Mapping[str, An
 
     A case is one answer to one question, a criterion one statement. Raises BadInput as `csv_rows`.
     """
-    for line, values in csv_rows(
-        text,
-        name,
-        (*KQA_COLUMNS, "label_0"),
-        fold=False,
-    ):
+    for line, values in csv_rows(text, name, (*KQA_COLUMNS, "label_0")):
         # Short rows have empty columns.
         row = dict.fromkeys(KQA_COLUMNS, "") | dict(values)
         case_id = kqa_id(*(row[column] for column in KQA_COLUMNS[:3]))

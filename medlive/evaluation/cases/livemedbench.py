@@ -20,6 +20,8 @@ from medlive.integrity.log import read_bytes, read_found, read_log
 
 HAN = re.compile("[\u4e00-\u9fff]")
 _UNSAFE = re.compile(r"[^\w.+@=-]")
+_ANSWER = ("model_response", "response")
+"""The field of an answer, LiveMedBench's and ours."""
 FAILED_PREFIX = "ERROR:"
 """Prefix of failed answers in the published script's files."""
 
@@ -60,32 +62,29 @@ def read_responses(
     path: Path,
     model: str,
     *,
-    field: str = "model_response",
     rows: list[dict[str, Any]] | None = None,
 ) -> tuple[list[Answer], list[str]]:
     """Read the answers of a responses file, a list or an object by id, and notes on irregular entries.
 
     `rows` are the file's entries where they were read before (`answer_rows`).
 
-    Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts. `field` holds the answer.
+    Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts.
     Raises BadInput if no entry has an answer.
     """
     notes: list[str] = []
     answers: dict[str, Answer] = {}
     entries = _responses(path, notes) if rows is None else rows
-    if entries and not any(row.keys() & {field, "response"} for row in entries):
-        raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
+    if entries and not any(row.keys() & {*_ANSWER} for row in entries):
+        raise BadInput(f"{path} holds no responses: no entry has a {_ANSWER[0]!r}")
     for number, entry in enumerate(entries, start=1):
         where = f"{path.name}, entry {number}"
         if entry.get("case_id") in (None, ""):
             notes.append(f"{where}: a response without a case_id; left out")
             continue
-        answer = _answer(entry, model, field)
-        earlier = answers.get(answer.case_id)
-        if earlier is not None:
-            differ = "" if answer == earlier else ", not the same way"
+        answer = _answer(entry, model)
+        if answer.case_id in answers:
             notes.append(
-                f"{where}: case {answer.case_id!r}: answered more than once{differ}; the last one counts"
+                f"{where}: case {answer.case_id!r}: answered more than once; the last one counts"
             )
         answers[answer.case_id] = answer
     return list(answers.values()), notes
@@ -94,15 +93,13 @@ def read_responses(
 def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     """The entries of a responses file, each with its case's id."""
     data = _read_entries(path, notes)
-    if isinstance(data, list):
-        data = dict(enumerate(data))
-    elif not isinstance(data, dict):
+    if isinstance(data, dict):
+        by_id, data = data, []
+        for key, entry in by_id.items():
+            data.append({"case_id": key, **entry} if isinstance(entry, dict) else entry)
+    if not isinstance(data, list):
         raise BadInput(f"{path} holds neither a list nor an object of responses")
-    entries = []
-    for key, entry in data.items():
-        if isinstance(entry, dict):
-            is_named = entry.get("case_id") not in (None, "") or isinstance(key, int)
-            entries.append(entry if is_named else entry | {"case_id": key})
+    entries = [entry for entry in data if isinstance(entry, dict)]
     if left_out := len(data) - len(entries):
         notes.append(f"{path.name}: {left_out} entries are no objects; left out")
     return entries
@@ -111,11 +108,9 @@ def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
 def _answer(
     entry: Mapping[str, Any],
     model: str,
-    field: str,
 ) -> Answer:
-    text = entry.get(field) or entry.get("response") or ""
-    if not isinstance(text, str):
-        text = json.dumps(text, ensure_ascii=False)
+    texts = [entry[name] for name in _ANSWER if entry.get(name)]
+    text = str(texts[0]) if texts else ""
     finish = str(entry.get("finish_reason") or "unknown")
     failed = finish == "error" or text.startswith(FAILED_PREFIX)
     return Answer(
@@ -137,23 +132,17 @@ def state_of(text: str, finish_reason: str) -> AnswerState:
     return AnswerState.TRUNCATED if finish_reason == "length" else AnswerState.OK
 
 
-def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, Any]]:
-    """Read the raw entries of a grades file, as `published.case_figures` needs them.
+def read_grades(path: Path, notes: list[str]) -> list[dict[str, Any]]:
+    """Read the raw entries of a grades file, as `published.case_figures` needs them; damage is listed in `notes`.
 
-    Damage is listed in `notes`, or raised as BadInput without `notes`. Raises BadInput if the file is not a list
-    of gradings.
+    Raises BadInput if the file is not a list of gradings.
     """
-    faults: list[str] = []
-    data = _read_entries(path, faults)
-    if notes is None and faults:
-        raise BadInput(faults[0])
+    data = _read_entries(path, notes)
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise BadInput(f"{path}: expected a list of gradings")
     names = set(chain.from_iterable(data))
     if "evaluations" not in names and names & {"model_response", "rubric_items"}:
         raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
-    if notes is not None:
-        notes += faults
     return data
 
 

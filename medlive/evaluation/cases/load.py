@@ -86,6 +86,7 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
             dialogue_register=_known(case.dialogue_register),
         )
         cases.append(evaluated)
+    newer = unknown_note(manifest.unknown)
     # As other parts of a snapshot, which figures and bundles name.
     is_part = bool(snapshot.keep) and len(cases) < manifest.counts.cases
     return CaseSet(
@@ -94,11 +95,10 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
         name=snapshot.version,
         digest=snapshot.digest,
         publishable=manifest.publishable,
-        notes=manifest.why_not,
+        notes=(*manifest.why_not, *filter(None, [newer])),
         snapshots=snapshot.path.absolute().parent,
         verified=snapshot.verified,
         selection=IN_PYTHON if is_part else None,
-        newer=unknown_note(manifest.unknown),
     )
 
 

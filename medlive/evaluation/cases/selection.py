@@ -113,6 +113,6 @@ def day_of(case: EvaluationCase) -> str | None:
 def is_day(text: str) -> bool:
     """Whether a text is a date of the form YYYY-MM-DD."""
     try:
-        return len(text) == 10 and date.fromisoformat(text).isoformat() == text
+        return date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False

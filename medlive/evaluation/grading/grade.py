@@ -14,10 +14,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import (
     ASCII_A_TOKEN,
-    HAN_A_TOKEN,
     Plan,
     plan_calls,
     sent_text,
@@ -269,6 +270,13 @@ def make_grades(
     return grades
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Repeated(Grade):
+    """A verdict of a later round, as a line of `repeats.jsonl`."""
+
+    round: int = Field(ge=2)
+
+
 async def ask_verdicts(asker: Asker, judge: Judge, work: Work) -> list[Grade]:
     """A call's verdicts, as rows of the log. Raises as `Asker.ask`."""
     call = work.call(judge)
@@ -357,16 +365,10 @@ def later_grades(
     notes: list[str],
 ) -> dict[tuple[str, int], Grade]:
     """A judge's verdicts of the rounds after the first, by (key, round); damaged lines are listed in `notes`."""
-
-    def parse(row: Mapping[str, Any]) -> tuple[Grade, int]:
-        if not isinstance(row["round"], int) or row["round"] < 2:
-            raise ValueError("round must be at least 2")
-        return Grade.from_row(row), row["round"]
-
     later: dict[tuple[str, int], Grade] = {}
-    for grade, round_ in values_of(run_dir / REPEATS, parse, notes):
+    for grade in values_of(run_dir / REPEATS, _Repeated.from_row, notes):
         if grade.judge == judge:
-            later[grade.key, round_] = grade
+            later[grade.key, grade.round] = grade
     return later
 
 
@@ -456,8 +458,6 @@ def planned_answers(
     answered = {case.case_id for case, _ in gradable(cases, answers)}
     for case in ahead:
         text = "a" * round(AN_ANSWER * ASCII_A_TOKEN)
-        if case.language == "zh":
-            text = "字" * round(AN_ANSWER * HAN_A_TOKEN)
         if case.case_id not in answered:
             answers[case.case_id] = Answer(
                 case.case_id, AnswerState.OK, text, "stop", ""

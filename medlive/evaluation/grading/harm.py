@@ -15,7 +15,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from medlive.errors import EndpointUnavailable
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.grade import planned_answers
 from medlive.evaluation.grading.questions import (
@@ -40,7 +39,7 @@ from medlive.evaluation.harm import (
 )
 from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
-from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
+from medlive.harm.model import HarmReading, JudgedHarm, Material
 from medlive.harm.read import (
     PACKAGE,
     CheckReply,
@@ -236,10 +235,6 @@ class HarmResult(CallsMade):
 
     path: Path
     answers: int
-    severe: int
-    moderate: int
-    unconfirmed: int
-    """Findings that the second judge could not decide."""
     controls: ControlFigures
     reasons: Mapping[str, int]
     """Why answers are not read."""
@@ -322,21 +317,17 @@ async def read_run(
         rows = read_results([*items, *controls], log, *judges)
         _write_rows(run_dir / READINGS, rows)
     done = [row for row in rows if row.control is None]
-    worst = [row.reading.worst for row in done if row.reading.is_read]
     reasons = Counter(row.missing for row in done if row.missing)
     return HarmResult(
         path=run_dir,
         answers=len(items),
-        left=len(items) - len(worst),
-        severe=worst.count(Severity.SEVERE),
-        moderate=worst.count(Severity.MODERATE),
-        unconfirmed=sum(len(row.reading.unconfirmed) for row in done),
+        left=sum(not row.reading.is_read for row in done),
         controls=control_figures(row for row in rows if row.control is not None),
         reasons=dict(reasons.most_common()),
         notes=stages[0].notes,
         calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
-        silence=_silence(stages),
+        silence=next((stage.silence for stage in stages if stage.calls), None),
     )
 
 
@@ -346,12 +337,6 @@ def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
     others = [row for row in read_rows(path)[0] if row.judge not in own]
     with writing(path):
         write_whole(path, lines_of(row.row() for row in [*others, *rows]))
-
-
-def _silence(stages: Sequence[QuestionsAsked]) -> EndpointUnavailable | None:
-    """Why the last call failed, where none of either judge was answered."""
-    silences = [stage.silence for stage in stages if stage.calls]
-    return silences[-1] if silences and all(silences) else None
 
 
 def plan_run(

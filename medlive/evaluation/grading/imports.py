@@ -4,7 +4,6 @@ already paid for goes on here."""
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,8 @@ from medlive.evaluation.runs.folder import (
     write_whole,
 )
 from medlive.evaluation.runs.templates import load_template
-from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.evaluation.scoring.published import keep_files, kept_files
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.published import keep_figures
 from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log, writing
@@ -61,9 +60,7 @@ def import_run(
     grades: Path | None = None,
     template: str | None = None,
     parameters: Mapping[str, Any] | None = None,
-    arm: str | None = None,
     judge: Judge | None = None,
-    response_field: str = "model_response",
     format_: str = "livemedbench",
     people: Mapping[Place, Mapping[str, bool | None]] | None = None,
 ) -> RunResult:
@@ -80,12 +77,10 @@ def import_run(
     for responses to none of the cases that come without grades; UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
-    rows = answer_rows(responses, format_)
     answers, notes = read_responses(
         responses,
         model,
-        field=response_field,
-        rows=rows,
+        rows=answer_rows(responses, format_),
     )
     known = {case.case_id for case in cases.cases}
     if grades is None and known.isdisjoint(answer.case_id for answer in answers):
@@ -97,12 +92,12 @@ def import_run(
     torn: list[str] = []
     faults: list[str] = []
     by_rater: dict[str, list[PlacedVerdict]] = {}
+    gradings: Gradings = ()
     if people is not None:
         by_rater = _people_verdicts(people, f"{grades}")
     elif grades is not None:
-        gradings = answer_rows(grades, format_)
-        if gradings is None:
-            gradings = read_grade_entries(grades, torn)
+        rows = answer_rows(grades, format_)
+        gradings = read_grade_entries(grades, torn) if rows is None else rows
         by_rater[""] = _file_verdicts(cases.cases, gradings, faults)
     use = None
     if template:
@@ -114,7 +109,6 @@ def import_run(
         model,
         created_at,
         parameters=parameters,
-        arm=arm,
         template=use,
     )
     notes = [*cases.notes, *notes, *torn]
@@ -133,7 +127,7 @@ def import_run(
         notes += [f"{grades.name}: {fault}" for fault in faults]
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
         if format_ == "livemedbench" and judge is None and not torn:
-            _keep_files(out, place, grades)
+            _keep_figures(out, place, grades, gradings)
     return replace(
         result,
         grades=added,
@@ -141,16 +135,16 @@ def import_run(
     )
 
 
-def _keep_files(out: Path, place: Path, grades: Path) -> None:
-    """Keep LiveMedBench's own files with the run, where the cases lie in one of them."""
+def _keep_figures(
+    out: Path,
+    place: Path,
+    grades: Path,
+    gradings: Gradings,
+) -> None:
+    """Keep the figures of LiveMedBench's own files with the run, where the cases lie in one of them."""
     benchmark = place / "livemedbench.json" if place.is_dir() else place
     if benchmark.is_file():
-        keep_files(
-            out,
-            _claim(grades, None, "").judge,
-            benchmark,
-            grades,
-        )
+        keep_figures(out, _claim(grades, None, "").judge, benchmark, gradings)
 
 
 def _claim(
@@ -188,18 +182,13 @@ def _people_verdicts(
     people: Mapping[Place, Mapping[str, bool | None]],
     name: str,
 ) -> dict[str, list[PlacedVerdict]]:
-    """People's decisions by rater; of three raters and more their majority, last. Raises BadInput where none is in
-    the file of that name."""
-    raters = dict.fromkeys(chain.from_iterable(people.values()))
-    by_rater: dict[str, list[PlacedVerdict]] = {r: [] for r in (*raters, "majority")}
+    """People's decisions by rater. Raises BadInput where none is in the file of that name."""
+    by_rater: dict[str, list[PlacedVerdict]] = {}
     for place, ratings in people.items():
-        decisions = {name: met for name, met in ratings.items() if met is not None}
-        yes = sum(decisions.values())
-        if len(raters) > 2 and 2 * yes != len(decisions):
-            decisions["majority"] = 2 * yes > len(decisions)
-        for rater, met in decisions.items():
-            by_rater[rater].append((place, met))
-    if not any(by_rater.values()):
+        for rater, met in ratings.items():
+            if met is not None:
+                by_rater.setdefault(rater, []).append((place, met))
+    if not by_rater:
         raise BadInput(
             f"{name} has no verdicts on criteria, only scores of answers or ratings without a decision"
         )
@@ -217,18 +206,15 @@ def _file_verdicts(
     for entry in gradings:
         case_id, evaluations = str(entry.get("case_id")), entry.get("evaluations")
         if case_id not in known:
-            shown = entry.get("case_id")
-            notes.append(f"case {shown!r} is not in the cases; left out")
+            notes.append(f"case {case_id!r} is not in the cases; left out")
         elif not isinstance(evaluations, dict):
             notes.append(f"case {case_id!r} holds no object of evaluations; left out")
         else:
-            verdicts = _case_verdicts(known[case_id], evaluations, notes)
             if case_id in by_case:
-                differ = "" if verdicts == by_case[case_id] else ", not the same way"
                 notes.append(
-                    f"case {case_id!r} is graded more than once{differ}; the last one counts"
+                    f"case {case_id!r} is graded more than once; the last one counts"
                 )
-            by_case[case_id] = verdicts
+            by_case[case_id] = _case_verdicts(known[case_id], evaluations, notes)
     return [verdict for own in by_case.values() for verdict in own.items()]
 
 
@@ -270,38 +256,27 @@ def _grades(
     notes: list[str],
 ) -> list[Grade]:
     """The verdicts on a run's answers as rows of its log; criteria of the same text share one."""
-    ids = [case.case_id for case in run.cases]
-    keys: dict[str, dict[str, str] | None] = dict.fromkeys(ids)
+    keys: dict[Place, str] = {}
     for case, answer in gradable(run.cases, run.answers()[0]):
-        keys[case.case_id] = grade_keys(case, answer, claim.judge)
+        for criterion_id, key in grade_keys(case, answer, claim.judge).items():
+            keys[case.case_id, criterion_id] = key
     grades: dict[str, Grade] = {}
-    faults: dict[str, None] = {}
-    for (case_id, criterion_id), met in verdicts:
-        fault = ""
-        if case_id not in keys:
-            fault = f"case {case_id!r} is not in the cases; left out"
-        elif (own := keys[case_id]) is None:
-            fault = f"case {case_id!r} is graded but unanswered; left out"
-        elif (key := own.get(criterion_id)) is None:
-            fault = (
-                f"case {case_id!r}, {criterion_id}: no criterion of the case; left out"
-            )
-        else:
-            grade = replace(
-                claim,
-                case_id=case_id,
-                criterion_id=criterion_id,
-                key=key,
-                met=met,
-            )
-            if grades.setdefault(key, grade).met is not met:
-                fault = (
-                    f"case {case_id!r}, {criterion_id}: graded both ways; left ungraded"
-                )
-                grades[key] = replace(grade, met=None)
-        if fault:
-            faults[fault] = None
-    notes += faults
+    for place, met in verdicts:
+        case_id, criterion_id = place
+        where = f"case {case_id!r}, {criterion_id}"
+        if place not in keys:
+            notes.append(f"{where}: no such criterion, or no answer; left out")
+            continue
+        grade = replace(
+            claim,
+            case_id=case_id,
+            criterion_id=criterion_id,
+            key=keys[place],
+            met=met,
+        )
+        if grades.setdefault(grade.key, grade).met is not met:
+            notes.append(f"{where}: graded both ways; left ungraded")
+            grades[grade.key] = replace(grade, met=None)
     return [grade for grade in grades.values() if grade.met is not None]
 
 
@@ -328,7 +303,7 @@ def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
 
 
 def export_run(
-    run: Path | GradedRun,
+    graded: GradedRun,
     out: Path,
     *,
     overwrite: bool = False,
@@ -336,22 +311,24 @@ def export_run(
     """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the last
     grader that gave any; the files written.
 
-    Of grades that were imported without a grader's name, benchmark and gradings are those files' own, entry by
-    entry, but for cases that were answered anew since. Raises UsageError, before anything is written, where a file
+    Raises UsageError, before anything is written, where a file
     of that name holds something else, unless it is to be replaced; BadInput and DiskFull where `out` cannot be
     written.
     """
-    graded = load_graded(run) if isinstance(run, Path) else run
     info = graded.info
     stem = file_stem(info.model)
     name = info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
-    benchmark, gradings = _exported(graded)
+    # LiveMedBench's files hold no origin: all their criteria count in the published script.
+    cases = [case.advice_only for case in graded.cases]
+    gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
     responses = []
     for case in graded.cases:
         if case.case_id in graded.answers:
             responses.append(response_entry(case, graded.answers[case.case_id]))
     files = {
-        out / f"LiveMedBench_{file_stem(name)}.json": list_bytes(benchmark),
+        out / f"LiveMedBench_{file_stem(name)}.json": list_bytes(
+            map(case_entry, cases)
+        ),
         out / f"{stem}_results.json": list_bytes(responses),
         out / f"evaluation_results_{stem}.json": list_bytes(gradings),
     }
@@ -368,28 +345,8 @@ def export_run(
     return list(files)
 
 
-def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
-    """The entries of the benchmark and of the gradings."""
-    kept = _kept(graded)
-    if kept is None:
-        # LiveMedBench's files hold no origin: all their criteria count in the published script.
-        cases = [case.advice_only for case in graded.cases]
-        gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
-        return list(map(case_entry, cases)), gradings
-    # What was asked here has a usage; the file's grading is of the answer that came with it.
-    anew = {case_id for case_id, answer in graded.answers.items() if answer.usage}
-    return kept[0], [g for g in kept[1] if str(g.get("case_id")) not in anew]
-
-
-def _kept(graded: GradedRun) -> tuple[list[Any], list[Any]] | None:
-    """LiveMedBench's own files that the run's grades came from; None: it has none."""
-    return kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
-
-
 def left_out(graded: GradedRun) -> list[str]:
     """What the exported files have no word for, and how the published script counts it."""
-    if _kept(graded) is not None:
-        return []
     added = ungraded = 0
     unanswered = len(graded.cases)
     for case in graded.cases:

@@ -21,7 +21,7 @@ from pydantic import (
 
 from medlive.build import code_version
 from medlive.errors import BadInput, UsageError, first_fault
-from medlive.evaluation.cases.selection import IN_PYTHON, in_words
+from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
@@ -44,7 +44,7 @@ SETTLED = "settled"
 RAW = "raw"
 """The arm whose runs are asked in the threads' own words instead of the rewritten cases'."""
 OPEN_BOOK = "open-book"
-"""The arm whose runs have evidence before the question, and how the names of their templates begin."""
+"""The arm whose runs have evidence before the question, and their template."""
 
 _LOCK = ".run.lock"
 _BEFORE_RUN_JSON = frozenset(("cases.jsonl", EVIDENCE))
@@ -80,11 +80,6 @@ class CasesUse(Frozen):
     """Whether the snapshot was verified when the run began."""
     selection: dict[str, Any] | None = None
     """Which part of the cases (`Selection.as_json`); None: all."""
-    newer: str = Field(
-        default="",
-        exclude_if=lambda value: not value,
-    )
-    """What the snapshot held and the run's medlive did not know, in words."""
 
 
 class EvidenceUse(Frozen):
@@ -127,18 +122,18 @@ class RunInfo(Frozen):
     asked_as: str | None = None
     """The model's id at the endpoint, where that is not `model`."""
     arm: str | None = None
-    """What sets this run apart from others of its model: "closed", "open-book", "raw", or any other word."""
+    """How the model was asked: "closed", "open-book" or "raw"; None for answers from a file."""
     evidence: EvidenceUse | None = None
 
     @property
     def raw(self) -> bool:
-        """Whether the model was asked in the threads' own words: `arm` says so, or the template's name."""
-        return RAW in (self.arm, self.template.name)
+        """Whether the model was asked in the threads' own words."""
+        return self.arm == RAW
 
     @property
     def open_book(self) -> bool:
         """Whether evidence stood before the questions, whatever the arm is called."""
-        named = self.arm == OPEN_BOOK or self.template.name.startswith(OPEN_BOOK)
+        named = OPEN_BOOK in (self.arm, self.template.name)
         return named or self.evidence is not None
 
 
@@ -153,7 +148,7 @@ class ModelUse:
     asked_as: str | None = None
     """The model's id at the endpoint; None: `model`."""
     arm: str | None = None
-    """None: as the template says, "open-book" or "closed"."""
+    """"raw"; None: as the template says, "open-book" or "closed"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +244,7 @@ def create_run(
                     write_whole(out / EVIDENCE, evidence[0].data())
                 _write_info(out, info)
     existing = open_run(out)
-    _require_same(existing, info, arm=use.arm)
+    _require_same(existing, info)
     return existing
 
 
@@ -299,33 +294,20 @@ def check_folder(out: Path) -> None:
         )
 
 
-def _require_same(
-    existing: RunFolder,
-    info: RunInfo,
-    *,
-    arm: str | None,
-) -> None:
+def _require_same(existing: RunFolder, info: RunInfo) -> None:
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
     then, now = _identity(was), _identity(info)
-    raw = RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows
-    if arm is None and not raw:
-        del now["arm"]
-    if info.cases.selection == IN_PYTHON:
-        # The rows say which; runs of before say nothing.
-        del now["selection of the cases"]
-    hint = "give each model, template and set of cases its own folder"
     if was.engine == IMPORTED:
         # What was imported with its template named may be gone on with by asking the model.
         del now["model's id at the endpoint"], now["engine"]
-        if info.engine != IMPORTED:
-            hint = "import the answers with --template and --parameters as they were asked, to go on with them"
     for name, value in now.items():
         if value != then[name]:
             before, after = f"{then[name]}"[:160], f"{value}"[:160]
             raise UsageError(
                 f"{existing.path} is another run, with {name} {before}, not {after}",
-                hint=hint,
+                hint="give each model, template and set of cases its own folder; import answers with the --template "
+                "and --parameters that they were asked with, to go on with them",
             )
 
 
@@ -333,12 +315,10 @@ def _identity(info: RunInfo) -> dict[str, object]:
     """What makes a run another one; endpoint, notes on the cases and their verification do not."""
     return {
         "model": info.model,
-        "arm": info.arm,
         "model's id at the endpoint": info.asked_as or info.model,
         "engine": info.engine,
         "parameters": info.parameters,
         "template": info.template,
-        "origin of the cases": info.cases.origin,
         "selection of the cases": in_words(info.cases.selection),
         "digest of the cases": info.cases.digest,
         "rows of the cases": info.cases.rows,

@@ -166,14 +166,13 @@ def load_template(name: str) -> PromptTemplate:
             f"there is no prompt template {name!r}",
             hint="choose one of " + ", ".join(TEMPLATES),
         )
-    if name == AS_IS:
-        return PromptTemplate(
-            name, tuple((code, "$narrative\n\n$query") for code in LANGUAGES)
-        )
     folder = files("medlive.evaluation").joinpath("prompts")
-    texts = tuple(
-        (code, folder.joinpath(f"{name}.{code}.md").read_text(encoding="utf-8"))
-        for code in LANGUAGES
-    )
+    texts = []
+    for code in LANGUAGES:
+        text = "$narrative\n\n$query"
+        if name != AS_IS:
+            text = folder.joinpath(f"{name}.{code}.md").read_text("utf-8")
+        texts.append((code, text))
     closed = WITHOUT_EVIDENCE.get(name)
-    return PromptTemplate(name, texts, load_template(closed) if closed else None)
+    without = load_template(closed) if closed else None
+    return PromptTemplate(name, tuple(texts), without)

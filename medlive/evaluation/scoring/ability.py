@@ -12,7 +12,7 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
 )
 from medlive.evaluation.scoring.estimates import ScoreGrid, rows_by
-from medlive.evaluation.scoring.metrics import Metric, Scored, shared_verdicts
+from medlive.evaluation.scoring.metrics import Metric, Scored
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.bootstrap import Draws, Floats
 from medlive.statistics.intervals import known_means
@@ -208,13 +208,12 @@ def _good_verdicts(
     )
     for column, own in enumerate(scored.values()):
         verdicts = {}
-        by_id = {score.case_id: score for score in own}
+        for score in own:
+            for criterion in score.case.criteria:
+                key = score.case_id, criterion.id, criterion.criterion
+                verdicts[key] = score.met.get(criterion.id)
         for row, (case, criterion) in enumerate(criteria):
-            if (score := by_id.get(case.case_id)) is None:
-                continue
-            if case.case_id not in verdicts:
-                verdicts[case.case_id] = shared_verdicts(case, score.case, score.met)
-            met = verdicts[case.case_id].get(criterion.id)
+            met = verdicts.get((case.case_id, criterion.id, criterion.criterion))
             if met is not None:
                 good[row, column] = met == (criterion.points > 0)
     return good

@@ -3,7 +3,7 @@
 The scores are Equation 1, whatever the headline's metric (docs/method.md §2).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any, Unpack
@@ -43,8 +43,6 @@ class Companions:
     core: ScoreEstimate
     """Equation 1 over the criteria of `CORE_POINTS` and more, either way, that count under the headline's metric;
     cases without such a positive criterion have none."""
-    characters: float | None
-    """The mean length of the answers that have a headline score; None without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +91,14 @@ def beside(
         metric: The headline's.
         draws: Bootstrap draws.
     """
-    figures = {metric.value: scored}
     paper = complete
     if not rest_on_advice(runs):
         paper = complete_scores(runs, scored, Metric.PAPER.counted)
-        if metric.advice_only:
-            figures[Metric.COMPLETE.value] = complete
-        else:
-            figures[Metric.PAPER.value] = paper
     core = complete_scores(
         runs,
         scored,
         lambda case: core_case(metric.counted(case)),
     )
-    figures[CORE] = core
-
     of_complete, of_paper, of_core = (
         ScoreGrid(own, Metric.COMPLETE, **draws).overall()
         for own in (complete, paper, core)
@@ -115,14 +106,13 @@ def beside(
     models = {}
     for run in runs:
         label = run.label
-        lengths = [length for _, length in answer_lengths(run, scored[label])]
         models[label] = Companions(
             complete=of_complete[label],
             paper=of_paper[label],
             core=of_core[label],
-            characters=sum(lengths) / len(lengths) if lengths else None,
         )
-    return models, tuple(_with_length(name, runs, own) for name, own in figures.items())
+    headline = _with_length(metric.value, runs, scored)
+    return models, (headline, _with_length(CORE, runs, core))
 
 
 def rest_on_advice(runs: Sequence[GradedRun]) -> bool:
@@ -147,17 +137,6 @@ def complete_scores(
     return complete
 
 
-def answer_lengths(
-    run: GradedRun,
-    scored: Sequence[CaseScore],
-) -> Iterator[tuple[CaseScore, int]]:
-    """The cases that have a score and an answer, each with the answer's characters."""
-    for case_score in scored:
-        answer = run.answers.get(case_score.case_id)
-        if case_score.score is not None and answer is not None and answer.gradable:
-            yield case_score, len(answer.response)
-
-
 def _with_length(
     figure: str,
     runs: Sequence[GradedRun],
@@ -168,11 +147,13 @@ def _with_length(
     models: list[str] = []
     cases: list[str] = []
     for run in runs:
-        for case_score, length in answer_lengths(run, scored[run.label]):
-            lengths.append(float(length))
-            scores.append(case_score.score or 0.0)
-            models.append(run.label)
-            cases.append(case_score.case_id)
+        for case_score in scored[run.label]:
+            answer = run.answers.get(case_score.case_id)
+            if case_score.score is not None and answer is not None and answer.gradable:
+                lengths.append(float(len(answer.response)))
+                scores.append(case_score.score)
+                models.append(run.label)
+                cases.append(case_score.case_id)
     columns = np.array(lengths), np.array(scores)
     are_several = len(set(models)) > 1
     return LengthControl(

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.runs.folder import RAW, RunInfo
+from medlive.evaluation.runs.folder import RunInfo
 from medlive.evaluation.scoring.estimates import FEW, ScoreGrid, sides_of
 from medlive.evaluation.scoring.fresh import PERMUTATIONS
 from medlive.evaluation.scoring.score import ScoreTable
@@ -64,8 +64,6 @@ class ModelContamination:
     cutoff: Cutoff | None
     scored: int
     notes: tuple[str, ...]
-    undated: int = 0
-    """Of those scored, cases without a date: on neither side."""
     drop: Drop | None = None
     p_holm: float | None = None
     """The drop's p, corrected for the number of models that have one; None where a side is too small to tell."""
@@ -76,7 +74,7 @@ class ModelContamination:
     placebos: tuple[Placebo, ...] | None = None
     """Drops at dates that are not the cutoff."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
-    """The drop after both sides were made alike by "specialty", "source", "difficulty", and "all three"."""
+    """The drop after both sides were made alike by "specialty", "source" and "difficulty"."""
 
     @property
     def few(self) -> bool:
@@ -110,13 +108,8 @@ class ContaminationTable:
     scores: ScoreTable
     permutations: int
     models: tuple[ModelContamination, ...]
-    pooled: Effect | None
-    """One effect of having seen a case, over the closed-book runs of rewritten cases of all models with a known
-    cutoff."""
     arms: tuple[ArmDrop, ...]
     registry: str
-    warnings: tuple[str, ...]
-    """Those of the scores, and models without a cutoff."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +147,7 @@ class _Run:
                 label=self.label,
                 cutoff=None,
                 scored=scored,
-                notes=("the cutoff is unknown",),
+                notes=("the cutoff is unknown: no drop is computed",),
             )
         figures = drop(
             self.values,
@@ -192,10 +185,9 @@ class _Run:
             cutoff=cutoff,
             scored=scored,
             notes=tuple(notes),
-            undated=undated,
             drop=figures,
             paper=self.paper_figure(),
-            did=_effect([self], controls) if controls else None,
+            did=self.effect(controls) if controls else None,
             did_against=tuple(control.label for control in controls),
             placebos=self.placebo_drops(cutoff) if has_both_sides else None,
             mixes=self.mixes(runs) if has_both_sides else {},
@@ -255,11 +247,6 @@ class _Run:
         difficulty = self.difficulty(runs)
         if difficulty is not None:
             strata["difficulty"] = difficulty
-            whole = []
-            for parts in zip(*strata.values(), strict=True):
-                # A case that no other model was scored on has no difficulty, and no stratum.
-                whole.append(" · ".join(parts) if parts[-1] else "")
-            strata["all three"] = whole
         mixes = {}
         for kind, names in strata.items():
             mixes[kind] = adjusted_drop(
@@ -287,6 +274,17 @@ class _Run:
         names = ("hard", "middling", "easy", "")
         return [names[third] for third in thirds]
 
+    def effect(self, controls: Sequence["_Run"]) -> Effect | None:
+        """By all cells of the run, and those of the controls that they cannot have seen."""
+        cells = [self.on(PRE, POST)]
+        cells += [control.on(POST) for control in controls]
+        seen = [run.sides == PRE for run in (self, *controls)]
+        return seen_effect(
+            np.stack(cells, axis=1),
+            np.stack(seen, axis=1),
+            **self.grid.how,
+        )
+
     def arms(self, runs: Sequence["_Run"]) -> Iterator[ArmDrop]:
         """A run in the threads' own words against each other run of its model that was asked the same way."""
         if not (self.info.raw and self.cutoff):
@@ -294,31 +292,14 @@ class _Run:
         own = self.info
         for other in runs:
             info = other.info
-            is_twin = info.model == own.model and not info.raw
-            is_twin = is_twin and info.open_book is own.open_book
-            # Runs from before arms were named have a template with that name.
-            if is_twin and (own.template.name == RAW or own.template == info.template):
+            is_twin = (info.model, info.template) == (own.model, own.template)
+            if is_twin and not info.raw and info.open_book is own.open_book:
                 yield ArmDrop(
                     model=own.model,
                     raw=self.label,
                     rewritten=other.label,
                     drop=drop(self.values - other.values, self.sides, **self.grid.how),
                 )
-
-
-def _effect(
-    runs: Sequence[_Run],
-    controls: Sequence[_Run],
-) -> Effect | None:
-    """By all cells of the runs, and those of the controls that they cannot have seen."""
-    cells = [run.on(PRE, POST) for run in runs]
-    cells += [control.on(POST) for control in controls]
-    seen = [run.sides == PRE for run in (*runs, *controls)]
-    return seen_effect(
-        np.stack(cells, axis=1),
-        np.stack(seen, axis=1),
-        **runs[0].grid.how,
-    )
 
 
 def contamination(
@@ -336,31 +317,19 @@ def contamination(
         sides = sides_of(cutoff, grid.cases)
         runs.append(_Run(model.label, info, cutoff, column, sides, grid))
     models = [run.figures(runs, permutations) for run in runs]
-    # Of several runs of a model, asked closed-book with the rewritten cases, the first counts.
-    first: dict[str, _Run] = {}
     arms: list[ArmDrop] = []
     for run in runs:
         arms += run.arms(runs)
-        if run.cutoff and not run.info.raw and not run.info.open_book:
-            first.setdefault(run.info.model, run)
     p_values = [model.drop.p if model.drop else None for model in models]
     corrected = []
     for figures, p in zip(models, holm_of_known(p_values), strict=True):
         corrected.append(replace(figures, p_holm=p))
-    warnings = list(table.warnings)
-    unknown = [run.label for run in runs if run.cutoff is None]
-    if unknown:
-        warnings.append(
-            f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
-        )
     return ContaminationTable(
         scores=table,
         permutations=permutations,
         models=tuple(corrected),
-        pooled=_effect(list(first.values()), ()) if first else None,
         arms=tuple(arms),
         registry=registry.origin,
-        warnings=tuple(warnings),
     )
 
 
@@ -386,8 +355,6 @@ class BookArm:
     pair: Comparison
     """The open run against the closed, on the cases that both are scored on: those after the cutoff, where it is
     known."""
-    closed_template: str
-    open_template: str
     cutoff: Cutoff | None
     baseline: Estimate
     """Closed book on all of its cases."""
@@ -432,8 +399,6 @@ def score_arms(table: ScoreTable) -> tuple[BookArm, ...]:
         arm = BookArm(
             model=info.model,
             pair=pair,
-            closed_template=other.template.name,
-            open_template=info.template.name,
             cutoff=opened.cutoff,
             baseline=mean(columns[closed.label]),
             closed_score=mean(pair_scores[1]),

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medlive.errors import BadInput, CheckFailed
+from medlive.errors import CheckFailed
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.integrity.digest import digest_bytes
@@ -25,7 +25,7 @@ class ErrataMode(StrEnum):
     APPLY = "apply"
     """Leave the affected cases and criteria out."""
     IGNORE = "ignore"
-    """Score them without a warning; recorded in the JSON output."""
+    """Look for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,49 +39,35 @@ class RunErrata:
     digest: str | None = None
     key: str | None = None
     """The id of the key whose signature was checked; None: no key was given."""
-    problem: str | None = None
-    """Why they could not be read; only where errata are ignored."""
     cases: tuple[str, ...] = ()
     """Withdrawn cases, in the run's order."""
     criteria: tuple[tuple[str, str], ...] = ()
     """Withdrawn criteria of other cases, as (case id, criterion id), in the run's order."""
     emptied: tuple[str, ...] = ()
     """Cases left without a criterion with positive points."""
-    unclear: tuple[str, ...] = ()
-    """Cases with a withdrawn criterion that cannot be identified: a file of cases has no criterion ids."""
 
     @property
     def concerned(self) -> bool:
         """Whether errata affect the run."""
-        return bool(self.cases or self.criteria or self.unclear)
+        return bool(self.cases or self.criteria)
 
     def warnings(self, *, apply: bool) -> Iterator[str]:
         """What errata mean for the run, whether they are applied or not; nothing where they do not affect it."""
-        if apply and not self.concerned and self.path is None:
-            yield f"no errata of {self.version} were found, none are applied"
         parts = []
         if self.cases:
-            named = "" if apply else f" ({some(self.cases)})"
-            parts.append(f"{len(self.cases)} case(s){named}")
+            parts.append(f"{len(self.cases)} cases ({some(self.cases)})")
         if self.criteria:
             ids = [criterion_id for _, criterion_id in self.criteria]
-            named = "" if apply else f" ({some(ids)})"
-            others = f"{len(dict(self.criteria))} other case(s)"
-            parts.append(f"{len(ids)} criteria of {others}{named}")
+            parts.append(f"{len(ids)} criteria ({some(ids)})")
         if self.emptied and apply:
-            parts.append(
-                f"{len(self.emptied)} case(s) left without a positive criterion"
-            )
-        if parts and apply:
-            yield f"errata of {self.version} applied: without {', '.join(parts)}"
-        elif parts:
-            what = " and ".join(parts)
+            parts.append(f"{len(self.emptied)} cases left without a positive criterion")
+        what = ", ".join(parts)
+        if what and apply:
+            yield f"errata of {self.version} applied: without {what}"
+        elif what:
             yield f"withdrawn since {self.version} was frozen: {what}; --errata apply leaves them out"
-        if self.unclear:
-            yield (
-                f"{len(self.unclear)} case(s) ({some(self.unclear)}) have a withdrawn criterion "
-                f"that cannot be identified in {self.version}; run on the snapshot's folder instead"
-            )
+        elif apply and self.path is None:
+            yield f"no errata of {self.version} were found, none are applied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +81,7 @@ class ErrataUse:
         self,
         labels: Iterable[str],
     ) -> Iterator[str]:
-        """The warnings for each labelled run; none where errata are ignored."""
-        if self.mode is ErrataMode.IGNORE:
-            return
+        """The warnings for each labelled run."""
         apply = self.mode is ErrataMode.APPLY
         for label, run in zip(labels, self.runs, strict=True):
             for warning in run.warnings(apply=apply):
@@ -115,7 +99,8 @@ def use_errata(
     """Find what errata affect in runs that are scored together.
 
     The errata found for any run apply to all of them, and a case withdrawn for one run is withdrawn for all, so
-    that runs of the same cases stay comparable. Where errata are ignored, an unusable file is noted as a problem.
+    that runs of the same cases stay comparable. A criterion withdrawn from cases that came from a file, which has no
+    ids of criteria, withdraws the whole case.
 
     Args:
         runs: The runs.
@@ -134,25 +119,18 @@ def use_errata(
         path = file or _errata_beside(run, home)
         about = RunErrata(run.info.cases.name, path)
         if path is not None:
-            try:
-                own = load_errata(
-                    path,
-                    public_key=public_key,
-                    is_named=bool(file),
-                )
-                data = read_bytes(path) if file else read_found(path)
-                key = None if public_key is None else public_key.id_text()
-                about = replace(
-                    about,
-                    digest=digest_bytes(data),
-                    key=key,
-                )
-                entries |= dict.fromkeys(own.standing)
-            except (BadInput, CheckFailed) as exc:
-                if mode is not ErrataMode.IGNORE:
-                    raise
-                problem = exc.message.replace(str(path), path.name)
-                about = replace(about, problem=problem)
+            own = load_errata(
+                path,
+                public_key=public_key,
+                is_named=bool(file),
+            )
+            data = read_bytes(path) if file else read_found(path)
+            about = replace(
+                about,
+                digest=digest_bytes(data),
+                key=None if public_key is None else public_key.id_text(),
+            )
+            entries |= dict.fromkeys(own.standing)
         about_runs.append(about)
     parts = affected_parts(runs, about_runs, list(entries))
     return ErrataUse(mode, tuple(parts))
@@ -182,37 +160,32 @@ def affected_parts(
     for run in runs:
         named = set()
         for entry in entries:
-            # A file of cases has no version, so any entry may apply.
-            is_versioned = run.info.cases.origin == "snapshot"
-            if is_versioned and run.info.cases.name not in entry.snapshots:
+            if run.info.cases.origin != "snapshot":
+                # A file of cases has no version and no ids of criteria: any entry may apply, and to the whole case.
+                withdrawn.add(entry.case_id)
+            elif run.info.cases.name not in entry.snapshots:
                 continue
-            if entry.criterion_id is None:
+            elif entry.criterion_id is None:
                 withdrawn.add(entry.case_id)
             else:
                 named.add((entry.case_id, entry.criterion_id))
         by_run.append(named)
     for run, about, named in zip(runs, about_runs, by_run, strict=True):
         gone: list[str] = []
-        unclear: list[str] = []
         criteria: list[tuple[str, str]] = []
         kept: list[EvaluationCase] = []
-        doubtful = {case_id for case_id, _ in named}
         for case in run.cases:
             if case.case_id in withdrawn:
                 gone.append(case.case_id)
                 continue
             kept.append(case)
-            if run.info.cases.origin == "snapshot":
-                places = ((case.case_id, criterion.id) for criterion in case.criteria)
-                criteria += filter(named.__contains__, places)
-            elif case.case_id in doubtful:
-                unclear.append(case.case_id)
+            places = ((case.case_id, criterion.id) for criterion in case.criteria)
+            criteria += filter(named.__contains__, places)
         yield replace(
             about,
             cases=tuple(gone),
             criteria=tuple(criteria),
-            emptied=emptied_cases(kept, set(criteria)),
-            unclear=tuple(unclear),
+            emptied=emptied_cases(kept, named),
         )
 
 

@@ -186,15 +186,9 @@ class ScoreGrid:
             (3, len(self.cases), len(scored)),
             np.nan,
         )
-        self._has_case = np.zeros(
-            self._points.shape[1:],
-            dtype=np.bool_,
-        )
         for column, own in enumerate(scored.values()):
             for case in own:
-                place = self._places[case.case_id]
-                self._has_case[place, column] = True
-                self._points[:, place, column] = case.points
+                self._points[:, self._places[case.case_id], column] = case.points
 
     @property
     def score(self) -> Floats:
@@ -219,10 +213,14 @@ class ScoreGrid:
         return overall, comparisons, tie_groups(means, comparisons)
 
     def overall(self) -> dict[str, ScoreEstimate]:
-        """Each model's estimate over all its cases."""
-        models = range(len(self.labels))
-        (estimates,) = self._whole_cases(models, [self._all])
-        return dict(zip(self.labels, estimates, strict=True))
+        """Each model's estimate over all its cases; under the published metric its mean is the published script's."""
+        (estimates,) = self._means(self._points, [self._all])
+        overall = dict(zip(self.labels, estimates, strict=True))
+        if self._published:
+            for label, scores in self._scored.items():
+                figures = [s.figure for s in scores if s.figure is not None]
+                overall[label] = _published(overall[label], figures)
+        return overall
 
     def _means(
         self,
@@ -263,30 +261,6 @@ class ScoreGrid:
                 estimates.append(estimate)
             yield estimates
 
-    def _whole_cases(
-        self,
-        models: Sequence[int],
-        groups: Sequence[Places],
-    ) -> list[list[ScoreEstimate]]:
-        """By group and model."""
-        estimates = list(self._means(self._points[:, :, models], groups))
-        if not self._published:
-            return estimates
-        group_of: dict[int, int] = {}
-        for group, rows in enumerate(groups):
-            group_of |= dict.fromkeys(rows.tolist(), group)
-        scored = list(self._scored.values())
-        for column, model in enumerate(models):
-            # The published script sums in its own order and includes non-finite figures.
-            figures: list[list[float]] = [[] for _ in groups]
-            for score in scored[model]:
-                own_group = group_of.get(self._places[score.case_id])
-                if own_group is not None and score.figure is not None:
-                    figures[own_group].append(score.figure)
-            for of_models, own in zip(estimates, figures, strict=True):
-                of_models[column] = _published(of_models[column], own)
-        return estimates
-
     def slices(
         self,
         cutoffs: Mapping[str, Cutoff | None],
@@ -318,11 +292,11 @@ class ScoreGrid:
         models: Sequence[int],
     ) -> None:
         """Add a kind of slice to models, by the cases of each value."""
-        estimates = self._whole_cases(models, list(groups.values()))
-        for (value, rows), of_models in zip(groups.items(), estimates, strict=True):
-            has_cases = np.any(self._has_case[rows], axis=0)
+        points = self._points[:, :, models]
+        estimates = self._means(points, list(groups.values()))
+        for value, of_models in zip(groups, estimates, strict=True):
             for model, estimate in zip(models, of_models, strict=True):
-                if has_cases[model]:
+                if estimate.of:
                     slices[model].setdefault(kind, {})[value] = estimate
 
     @cached_property

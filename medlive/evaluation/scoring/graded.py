@@ -1,7 +1,7 @@
 """A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -39,9 +39,6 @@ from medlive.evaluation.scoring.metrics import (
     case_score,
     safe_case,
 )
-
-_NAMED = 5
-"""How many notes on a log are listed; the others are counted."""
 
 T = TypeVar("T")
 
@@ -186,12 +183,11 @@ class _JudgeLog:
     """Why a key has no verdict."""
 
 
-def _notes_of_pairs(rows: Iterable[HarmRow], counted: RunHarm | None) -> Iterator[str]:
+def _harm_notes(rows: Iterable[HarmRow], counted: RunHarm | None) -> Iterator[str]:
     """Which pair of judges of harm counts, where several have read."""
-    pairs = len({row.judge for row in rows})
-    if counted is not None and pairs > 1:
+    if counted is not None and len({row.judge for row in rows}) > 1:
         yield (
-            f"read for harm by {pairs} pairs of judges; counted is the one with the most readings, of equals the last: "
+            "read for harm by several pairs of judges; counted is the one with the most readings, of equals the last: "
             f"{counted.reader}, checked by {counted.checker}"
         )
 
@@ -211,13 +207,12 @@ def load_graded(
         UsageError: If the judge did not grade here although there is something to grade.
     """
     run = open_run(path)
-    answers, answer_notes = run.answers()
-    grade_notes: list[str] = []
-    judges = _read_judges(path / GRADES, grade_notes)
+    answers, notes = run.answers()
+    judges = _read_judges(path / GRADES, notes)
     harm_rows, harm_notes = read_rows(path / READINGS)
-    notes = _first_notes(answer_notes, grade_notes, harm_notes)
+    notes += harm_notes
     harm = choose_readings(harm_rows, run.cases, answers)
-    notes += _notes_of_pairs(harm_rows, harm)
+    notes += _harm_notes(harm_rows, harm)
     graded = GradedRun(
         run=run,
         label=run.info.model,
@@ -256,14 +251,12 @@ def load_graded(
     most = counts.pop(chosen)
     if counts:
         others = [f"{named(judges[j].last)}: {n} verdicts" for j, n in counts.items()]
-        tied = most in counts.values()
-        why = "wrote last of those with the most" if tied else "has the most"
         notes.append(
-            f"graded by {len(judges)} judges; scored is the one that {why}, {named(log.last)}: {most} verdicts "
-            f"on the current answers and criteria; not {'; '.join(others)} (--judge chooses)"
+            f"graded by {len(judges)} judges; scored is the one with the most verdicts on the current answers and "
+            f"criteria, of equals the last: {named(log.last)}, {most}; not {'; '.join(others)} (--judge chooses)"
         )
     reasons = _current(run.cases, answers, chosen, log.reasons)
-    for reason, n in _tally(reasons).most_common(_NAMED):
+    for reason, n in _tally(reasons).most_common():
         notes.append(f"{n} criteria are ungraded: {reason}")
     # Settling two judges is a choice already.
     if log.last.engine == SETTLED:
@@ -291,16 +284,6 @@ def _tally(values: Mapping[str, Mapping[str, T]]) -> Counter[T]:
     for by_criterion in values.values():
         tally.update(by_criterion.values())
     return tally
-
-
-def _first_notes(*kinds: Sequence[str]) -> list[str]:
-    """The first notes of each kind, and how many more there are."""
-    notes: list[str] = []
-    for kind in kinds:
-        notes += kind[:_NAMED]
-        if len(kind) > _NAMED:
-            notes.append(f"and {len(kind) - _NAMED} more of this kind")
-    return notes
 
 
 def _find_judge(

@@ -54,11 +54,6 @@ class Metric(StrEnum):
         """Whether each case is clipped to [0, 1], and not the mean alone."""
         return self in (Metric.SAFE, Metric.COMPLETE, Metric.PAPER)
 
-    @property
-    def equation_1(self) -> "Metric":
-        """Equation 1 over the same criteria."""
-        return Metric.PAPER if self.advice_only else Metric.COMPLETE
-
     def counted(self, case: EvaluationCase) -> EvaluationCase:
         """The case with the criteria that count; the same object where all do."""
         return case.advice_only if self.advice_only else case
@@ -185,21 +180,6 @@ def case_score(
     if published and score != sure / most:
         return with_figure(scored, sure / most)
     return scored
-
-
-def shared_verdicts(
-    case: EvaluationCase,
-    other: EvaluationCase | None,
-    met: Verdicts,
-) -> Verdicts:
-    """The verdicts on another run's form of a case that are on the same criteria: an id may be another's there."""
-    if other is None:
-        return {}
-    if case.criteria == other.criteria:
-        return met
-    texts = {c.id: c.criterion for c in case.criteria}
-    same = [c.id for c in other.criteria if texts.get(c.id) == c.criterion]
-    return {criterion_id: met.get(criterion_id) for criterion_id in same}
 
 
 def _graded_state(most: float, known: Verdicts) -> CaseState:

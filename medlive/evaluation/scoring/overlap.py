@@ -1,6 +1,5 @@
 """How alike models are: profiles over specialties and themes, and shared worst cases."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +25,6 @@ class Profiles:
     values: list[str]
     """The slices that count: every model has `LEAST` scores there."""
     left_out: list[str]
-    means: Floats
-    """(values x models), the models in the table's order."""
     between_values: Floats
     """Pearson's r over the models; NaN for fewer than three of them, or where a value's means are all alike."""
 
@@ -39,8 +36,6 @@ class WorstCases:
     k: int
     """How many were taken of each: `WORST`, or half of the common cases where that is fewer."""
     common: int
-    cases: Mapping[str, list[str]]
-    """Label → case ids, the lowest first, equal scores by id."""
     jaccard: Floats
     """|a ∩ b| / |a ∪ b| of the models' cases, in the table's order; NaN without any."""
 
@@ -73,7 +68,6 @@ def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
         kind=kind,
         values=list(means),
         left_out=left_out,
-        means=columns,
         between_values=between,
     )
 
@@ -89,17 +83,13 @@ def worst_cases(table: ScoreTable) -> WorstCases:
     scores = grid.score[common]
     ids = np.array([case.case_id for case in grid.cases])[common]
     k = min(WORST, len(ids) // 2)
-    worst: dict[str, list[str]] = {}
-    chosen = np.zeros((len(table.models), len(ids)))
-    for place, model in enumerate(table.models):
-        column = scores[:, place]
-        lowest = np.lexsort((ids, column))[:k]
-        chosen[place, lowest] = 1
-        worst[model.label] = ids[lowest].tolist()
+    chosen = np.zeros(scores.T.shape)
+    for place, column in enumerate(scores.T):
+        # Equal scores by id.
+        chosen[place, np.lexsort((ids, column))[:k]] = 1
     shared = chosen @ chosen.T
     return WorstCases(
         k=k,
         common=len(ids),
-        cases=worst,
         jaccard=quotient(shared, 2 * k - shared),
     )

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from medlive.errors import BadInput
-from medlive.evaluation.cases.livemedbench import month_of, read_grades, read_json
+from medlive.evaluation.cases.livemedbench import month_of, read_json
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.graded import GradedRun
@@ -21,6 +23,7 @@ _OVERALL = "Overall"
 
 CaseFigure = tuple[str, str | None, float]
 """(case id, month, figure), of one graded case; the figure is not clipped and may be NaN or infinite."""
+_FIGURES = TypeAdapter(list[CaseFigure])
 
 
 def month_table(
@@ -131,36 +134,28 @@ def _number(value: object) -> float:
         return 0.0
 
 
-def keep_files(
+def keep_figures(
     run: Path,
     judge: str,
     benchmark: Path,
-    grades: Path,
+    gradings: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Keep the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput.
+    """Keep the figures of the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput.
 
     The published script counts entries that a run folder does not keep, such as failed answers.
     """
-    content = {
-        "judge": judge,
-        "benchmark": read_json(benchmark),
-        "gradings": read_grades(grades),
-    }
-    data = json.dumps(content, ensure_ascii=False).encode(
-        "utf-8",
-        "backslashreplace",
-    )
+    figures = case_figures(read_json(benchmark), gradings)
     place = _place(run, judge)
     with writing(place):
         place.parent.mkdir(exist_ok=True)
-        write_whole(place, data)
+        write_whole(place, json.dumps(figures).encode())
 
 
-def kept_files(
+def kept_figures(
     run: Path,
     judge: str | None,
-) -> tuple[list[Any], list[dict[str, Any]]] | None:
-    """The benchmark and the gradings of a run's verdicts of `judge`; None if they came from elsewhere.
+) -> list[CaseFigure] | None:
+    """The figures of the files of a run's verdicts of `judge`; None if they came from elsewhere.
 
     A run without any verdict (None) has those of its only import with grades: none of these could be read as one.
     """
@@ -169,13 +164,10 @@ def kept_files(
         places = [_place(run, judge)]
     if len(places) != 1 or not places[0].is_file():
         return None
-    content = read_json(places[0], given=False)
-    if isinstance(content, dict) and judge in (None, content.get("judge")):
-        benchmark = content.get("benchmark")
-        gradings = content.get("gradings")
-        if isinstance(benchmark, list) and isinstance(gradings, list):
-            return benchmark, gradings
-    raise BadInput(f"{places[0]} does not contain LiveMedBench files")
+    try:
+        return _FIGURES.validate_python(read_json(places[0], given=False))
+    except ValidationError as exc:
+        raise BadInput(f"{places[0]} does not contain LiveMedBench's figures") from exc
 
 
 def _place(run: Path, judge: str) -> Path:
@@ -191,15 +183,15 @@ def scores_of_files(
     In the script's order: those that the gradings name and no others, cases that the benchmark lacks among them.
     `in_run` are the cases as scored from the run folder, for states, verdicts and bounds.
     """
-    files = kept_files(
+    figures = kept_figures(
         run.run.path,
         run.grader.judge if run.grader else None,
     )
-    if files is None:
+    if figures is None:
         return None
     known = {score.case_id: score for score in in_run}
     scores: dict[str, CaseScore] = {}
-    for name, month, value in case_figures(*files):
+    for name, month, value in figures:
         score, case_id = known.get(name), name
         # The gradings may name a case a second time in another type (1 and "1").
         while case_id in scores:
@@ -236,16 +228,15 @@ def as_published(
     for run in runs:
         own, before = in_runs[run.label], whole_cases[run.label]
         from_files = None
-        why = "some of their cases are left out"
         # The imported files still contain what is left out here.
         if run.cases == before:
             from_files = scores_of_files(run, own)
-            why = "its folder has no LiveMedBench files"
         own = own if from_files is None else from_files
         scored[run.label] = own
         if from_files is None and run.imported:
             warnings.append(
-                f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
+                f"{run.label}: the published figures are based on the verdicts in the run folder: it has no "
+                "LiveMedBench files, or some of their cases are left out"
             )
         for warning in _figure_warnings(own, before, from_files):
             warnings.append(f"{run.label}: {warning}")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from medlive.errors import CheckFailed
 from medlive.evaluation.asking.run import note_thinking
+from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader, named
-from medlive.evaluation.scoring.metrics import Metric, Scored
+from medlive.evaluation.scoring.metrics import Metric
 from medlive.integrity.log import some
 
 if TYPE_CHECKING:
     from medlive.evaluation.scoring.companions import HarmRates
-    from medlive.statistics.bootstrap import Comparison
 
 
 class Allow(StrEnum):
@@ -185,49 +185,44 @@ def run_warnings(
     union: int,
 ) -> Iterator[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
-    labels: dict[str, list[str]] = {}
-    for run in runs:
-        for why in dict.fromkeys(_single_run_warnings(run)):
-            labels.setdefault(why, []).append(run.label)
-    for why, own in labels.items():
-        yield f"{some(own)}: {why}"
+    yield from _by_warning({run.label: _single_run_warnings(run) for run in runs})
     if len(runs) > 1:
         yield from _comparison_warnings(runs)
         if common < union:
             yield f"{common} of {union} cases are scored for every model; pairs are compared on common cases"
 
 
+def _by_warning(warnings: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """The warnings of each label, each once, with all labels that it is of."""
+    labels: dict[str, list[str]] = {}
+    for label, own in warnings.items():
+        for warning in dict.fromkeys(own):
+            labels.setdefault(warning, []).append(label)
+    for warning, names in labels.items():
+        yield f"{some(names)}: {warning}"
+
+
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
     cases = run.info.cases
-    if cases.newer:
-        yield f"{cases.origin} {cases.name}: {cases.newer}"
     if cases.publishable is not False and cases.notes:
         first, *others = cases.notes
         more = f"; and {len(others)} more in its run.json" if others else ""
         yield f"noted when {cases.name} was read: {first[:200]}{more}"
     if cases.selection is not None:
-        parts = []
-        for name, value in cases.selection.items():
-            values = value if isinstance(value, list | tuple) else [value]
-            parts.append(f"{name} {some(list(map(str, values)))}")
-        part = ", ".join(parts)
-        yield f"only on {len(run.cases)} cases of {cases.name}, by {part}"
+        part = in_words(cases.selection)
+        yield f"only on {len(run.cases)} cases of {cases.name}: {part}"
     yield from note_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
-    for why in unpublishable_reasons(run):
-        yield f"not publishable: {why}"
-    if run.grader is not None:
-        answered_by = run.grader.answered_by
-        if any(name != run.grader.model for name in answered_by):
-            yield f"graded by {', '.join(answered_by)} instead of the pinned model"
+    elif {*run.grader.answered_by} - {run.grader.model}:
+        names = ", ".join(run.grader.answered_by)
+        yield f"graded by {names} instead of the pinned model"
 
 
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
     differing = {
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         "cases": {run.info.cases.rows for run in runs},
-        "graders": {judge_of(run.grader) for run in runs if run.grader},
         "prompt templates": {run.info.template.name for run in runs},
     }
     for what, values in differing.items():
@@ -253,28 +248,6 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
             if first.setdefault(case.case_id, asked) != asked:
                 case_ids[case.case_id] = None
     return list(case_ids)
-
-
-def pair_warnings(comparisons: "Sequence[Comparison]") -> Iterator[str]:
-    """Warn about pairs without a common case."""
-    names = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
-    if names:
-        yield f"pairs without a common scored case: {some(names)}; not compared"
-
-
-def unscorable_warnings(scored: Scored, metric: Metric) -> Iterator[str]:
-    """Warn about rubrics without positive points, which have no score by Equation 1."""
-    what = "no score by Equation 1"
-    if metric is Metric.PUBLISHED:
-        what += ", and count as 0 here"
-    by_warning: dict[str, list[str]] = {}
-    for label, scores in scored.items():
-        ids = [s.case_id for s in scores if s.case.positive_points <= 0]
-        if ids:
-            warning = f"{len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
-            by_warning.setdefault(warning, []).append(label)
-    for warning, names in by_warning.items():
-        yield f"{', '.join(names)}: {warning}"
 
 
 def harm_warnings(

@@ -8,7 +8,6 @@ from itertools import chain
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
 from medlive.evaluation.model import AnswerState
-from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
     Companions,
     HarmRates,
@@ -50,9 +49,7 @@ from medlive.evaluation.scoring.refusals import (
     Objection,
     check_figures,
     harm_warnings,
-    pair_warnings,
     run_warnings,
-    unscorable_warnings,
 )
 from medlive.llm.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import (
@@ -66,7 +63,7 @@ from medlive.statistics.contamination import Drop
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Counts reported beside a score; their shares are of `cases` or of `criteria`."""
+    """Counts reported beside a score, of `cases` and of `criteria`."""
 
     cases: int
     criteria: int
@@ -78,18 +75,6 @@ class Rates:
     refused: int
     unscorable: int
     """Cases whose rubric has no positive criterion."""
-
-    @property
-    def shares(self) -> dict[str, float | None]:
-        """The share of ungraded criteria, and of cases for the other counts; None where the total is 0."""
-        shares: dict[str, float | None] = {}
-        for name in ("ungraded", *_OF_CASES):
-            total = self.cases if name in _OF_CASES else self.criteria
-            shares[name] = getattr(self, name) / total if total else None
-        return shares
-
-
-_OF_CASES = ("partly_graded", "unanswered", "truncated", "refused", "unscorable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +209,10 @@ def score_runs(
 
     Raises:
         CheckFailed: If the figures would mislead, and `allow` does not override why; or errata leave no case of a run.
-        UsageError: If there is no run, the runs' graders are of different engines, or the models have no case in
-            common.
+        UsageError: If there is no run, or the models have no case in common.
     """
     if not runs:
         raise UsageError("expected at least one run to score")
-    _check_engines(runs)
     metric = metric or headline(runs)
     runs = labelled(runs)
     overridden = tuple(check_figures(runs, allow))
@@ -287,11 +270,10 @@ def score_runs(
         models.append(model)
     models.sort(key=lambda model: model.overall.rank(model.label))
     warnings = [
+        *(objection.why for objection in overridden),
         *run_warnings(runs, grid.common, len(grid.score)),
-        *pair_warnings(comparisons),
         *harm_warnings(harm, metric),
         *notes,
-        *unscorable_warnings(in_runs, metric),
         *(errata.warnings(scored) if errata else ()),
     ]
     return ScoreTable(
@@ -322,16 +304,6 @@ def headline(runs: Sequence[GradedRun]) -> Metric:
         if run.harm is None or control_figures(run.harm.controls).failed:
             return Metric.COMPLETE
     return Metric.SAFE
-
-
-def _check_engines(runs: Sequence[GradedRun]) -> None:
-    """Raise UsageError for graders of several engines; who made imported verdicts is unknown."""
-    engines = {run.grader.engine for run in runs if run.grader} - {IMPORTED}
-    if len(engines) > 1:
-        raise UsageError(
-            f"the runs were graded by different engines: {', '.join(sorted(engines))}",
-            hint="score them apart, or choose one grader with --judge",
-        )
 
 
 def _only(
@@ -378,11 +350,9 @@ def _common_ids(scored: Scored) -> set[str]:
     ids = {label: set(_scored_ids(own)) for label, own in scored.items()}
     shared = set.intersection(*ids.values())
     if not shared:
-        empty = [label for label, own in ids.items() if not own]
-        without = f"without any scored case: {', '.join(empty)}; " if empty else ""
         raise UsageError(
             "no case is scored for every model",
-            hint=f"{without}--cases own scores each on its own cases",
+            hint="--cases own scores each on its own cases",
         )
     return shared
 

@@ -107,15 +107,6 @@ async def test_a_run_of_a_part_of_a_snapshot_says_so_and_one_of_nothing_is_refus
         await run_model(
             from_snapshot(chosen), Model(), folder, use=ModelUse("m"), created_at=AT
         )
-        if name == "part":  # a run of before, which did not say so, goes on
-            about = (folder / "run.json").read_text()
-            told = '"selection": {\n      "filter": "in Python"\n    }'
-            assert told in about
-            (folder / "run.json").write_text(about.replace(told, '"selection": null'))
-            await run_model(
-                from_snapshot(chosen), Model(), folder, use=ModelUse("m"), created_at=AT
-            )
-            (folder / "run.json").write_text(about)
         said = medlive.score(folder, draws=2).warnings
         assert any("only on 1 cases of 2026.W46" in why for why in said) is (
             name == "part"

@@ -87,7 +87,7 @@ def test_commands_refuse_and_print_what_is_overridden(
         ("power",),
         ("protocol", "run", "coverage", "--dry-run"),
         ("audit", "--table"),
-        ("contamination", "--draws", "5", "--permutations", "99"),
+        ("contamination", "--draws", "5"),
     )
     for words in commands:
         refused = instance.here("eval", *words, *paths, status=1)

@@ -110,7 +110,8 @@ def test_half_paid_work_is_imported_and_exported_with_status_0(
 ) -> None:
     folder = cases.parent
     responses = write(
-        folder / "r.json", [{"case_id": "ca", "text": "Rest.", "finish_reason": "stop"}]
+        folder / "r.json",
+        [{"case_id": "ca", "response": "Rest.", "finish_reason": "stop"}],
     )
     made = [
         "--cases",
@@ -122,12 +123,12 @@ def test_half_paid_work_is_imported_and_exported_with_status_0(
         "--out",
         str(folder / "run"),
     ]
-    assert run(["eval", "import", *made, "--response-field", "text"]) == 0
+    assert run(["eval", "import", *made]) == 0
     assert (
         "asks for them, after an import into a new folder with --template"
         in capsys.readouterr().err
     )
-    named = ["eval", "import", *made, "--response-field", "text", "--template", "open"]
+    named = ["eval", "import", *made, "--template", "open"]
     assert run([*named, "--out", str(folder / "named")]) == 0
     assert (
         "1 case has no answer; medlive eval run asks for them, with the same"
@@ -213,7 +214,6 @@ def test_why_a_snapshot_is_not_publishable_is_said_with_what_it_is(
     ("more", "said"),
     [
         (("--format", "inspect"), "pip install inspect-ai"),
-        (("--format", "inspect", "--arm", "a"), "--arm: --format inspect takes"),
         ((), "--model is missing"),
     ],
 )

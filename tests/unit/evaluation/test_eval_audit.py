@@ -105,7 +105,7 @@ async def audited(
 ) -> tuple[QuestionsAsked, AuditTable]:
     """An audit, and its table."""
     done = await audit_run(run, engine, **how)
-    which = {name: how[name] for name in ("bottom", "metric") if name in how}
+    which = {name: how[name] for name in ("bottom",) if name in how}
     return done, load_audit(run, auditor=engine.identity, **which)
 
 
@@ -160,10 +160,9 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
     case, reply = table.of(RootCause.KNOWLEDGE_GAP)[0]
     assert (case.case_id, case.score.score) == ("c000", 5 / 8)
     assert (reply.quote, reply.criteria) == ("请多喝水", ("k2",))
-    assert (table.answered_by, table.clinical) == (("model-as-served",), True)
-    counted = {c["cause"]: (c["n"], c["share"]) for c in table.as_json()["causes"]}
-    assert len(counted) == 8
-    assert counted["knowledge_gap"] == (6, 1.0)
+    assert table.clinical
+    causes = [finding["cause"] for finding in table.as_json()["findings"]]
+    assert causes == ["knowledge_gap"] * 6
 
 
 @pytest.mark.parametrize(
@@ -171,12 +170,11 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
     [
         ("The cause is a knowledge gap.", "no JSON"),
         (GOOD | {"quote": "words that are nowhere"}, "not in the answer"),
-        (GOOD | {"quote": ""}, "without words"),
-        (GOOD | {"criteria": []}, "without a criterion"),
+        (GOOD | {"quote": ""}, "needs words"),
+        (GOOD | {"criteria": []}, "and a criterion"),
         (GOOD | {"criteria": ["k9"]}, "'k9' is not an error of this answer"),
         (GOOD | {"criteria": ["k0"]}, "'k0' is not an error of this answer"),
         (GOOD | {"criteria": ["k1"]}, "'k1' is not an error of this answer"),
-        (GOOD | {"criteria": ["k2", "k2"]}, "twice"),
         (GOOD | {"cause": "laziness"}, "cause"),
         (GOOD | {"cause": None}, "cause"),
         (GOOD | {"cause": ["knowledge_gap", "excessive_caution"]}, "cause"),
@@ -196,7 +194,7 @@ async def test_a_reply_that_cannot_be_used_is_repaired_once_and_never_a_type(
     async with auditor(lambda _: says(said)) as (engine, endpoint):
         _, table = await audited(run, engine)
         assert (table.audited, table.unaudited) == (0, 1)
-        assert sum(c["n"] for c in table.as_json()["causes"]) == 0
+        assert table.as_json()["findings"] == []
         ((found,), notes) = on_record(run_dir)
         assert found.value is None
         assert why in found.reason
@@ -324,9 +322,7 @@ async def test_a_dead_endpoint_ends_it_and_a_failing_one_leaves_reasons(
     assert n == 1
 
 
-async def test_the_bottom_is_by_score_then_id_and_says_who_is_left_out(
-    run_dir: Path,
-) -> None:
+async def test_the_bottom_is_by_score_then_id(run_dir: Path) -> None:
     def met(request: Request) -> bool | None:
         case, place = request.inputs["criterion"].removeprefix("criterion ").split(".")
         errors = {"3": "012", "1": "12", "5": "2", "4": "", "0": "12"}
@@ -339,8 +335,6 @@ async def test_the_bottom_is_by_score_then_id_and_says_who_is_left_out(
     found = find_bottom(run, 5)
     # k0 +5, k1 -4, k2 +3: cases 0 and 1 have 1/8, 3 has -4/8 clipped to 0, 5 has 5/8, 4 has no error at all.
     assert [c.case_id for c in found.candidates] == ["c003", "c000", "c001", "c005"]
-    assert found.without_error == ("c004",)
-    assert dict(found.left_out) == {"partly_graded": 1}
     assert found.scored == 5
     assert [c.case_id for c in find_bottom(run, 2).candidates] == ["c003", "c000"]
 
@@ -482,12 +476,9 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
             (1, 1, 3),
             (1, 1, 3),
         ]
-        assert runs[0]["auditor"]["clinical_judgement"] is True
-        (one,) = [c for c in runs[0]["causes"] if c["n"]]
-        assert (one["cause"], one["examples"][0]["quote"]) == (
-            "knowledge_gap",
-            GOOD["quote"],
-        )
+        assert runs[0]["clinical_judgement"] is True
+        (one,) = runs[0]["findings"]
+        assert (one["cause"], one["quote"]) == ("knowledge_gap", GOOD["quote"])
         before = endpoint.asked
         table = await call("--table")
         assert endpoint.asked == before

@@ -1,4 +1,4 @@
-"""Batch files of answers and verdicts: what is written is what a live call sends, and results count by the same
+"""Batch files of verdicts: what is written is what a live call sends, and results count by the same
 checks."""
 
 import json
@@ -8,20 +8,17 @@ from typing import Any
 
 import pytest
 
-from medlive.errors import BadInput, UsageError
-from medlive.evaluation.asking.run import begin_run, import_answers, run_model
+from medlive.errors import BadInput
+from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading import batch
 from medlive.evaluation.grading.batch import (
     BATCHES,
     BatchRead,
-    read_answers,
+    BatchWritten,
     read_batch,
-    write_answers,
-    write_batch,
 )
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
-from medlive.evaluation.runs.templates import load_template
+from medlive.evaluation.runs.folder import open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
@@ -38,6 +35,11 @@ IDENTITY = EngineIdentity("openai", JUDGE, {"temperature": 0})
 
 def engine(url: str) -> OpenAIEngine:
     return OpenAIEngine(JUDGE, url, "k", {"temperature": 0}, max_retries=0)
+
+
+def write_batch(run: Path, out: Path, mode: Mode) -> BatchWritten:
+    body_of = engine("http://127.0.0.1:9/v1").body
+    return batch.write_batch(run, IDENTITY, body_of, out, mode=mode)
 
 
 def written(path: Path) -> list[dict[str, Any]]:
@@ -88,8 +90,8 @@ async def run(run_dir: Path) -> Path:
 async def test_a_batch_is_what_live_grading_sends_and_comes_to_the_same(
     run: Path, tmp_path: Path, mode: Mode
 ) -> None:
-    done = write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=mode)
-    assert (done.requests, done.criteria) == (12 if mode is Mode.CRITERION else 4, 12)
+    done = write_batch(run, tmp_path / "b.jsonl", mode)
+    assert done.requests == (12 if mode is Mode.CRITERION else 4)
     rows = written(tmp_path / "b.jsonl")
     assert {(row["method"], row["url"]) for row in rows} == {
         ("POST", "/v1/chat/completions")
@@ -127,7 +129,7 @@ async def test_a_batch_is_what_live_grading_sends_and_comes_to_the_same(
 async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_again(
     run: Path, tmp_path: Path
 ) -> None:
-    write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    write_batch(run, tmp_path / "b.jsonl", Mode.CRITERION)
     rows = written(tmp_path / "b.jsonl")
     good, failed, expired, stranger, prose, cut, twice, *_ = rows
     lines: list[Any] = [
@@ -153,10 +155,7 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
     assert counts(told) == {
         "met": 2,
         "ungraded": 5,
-        "again": 1,
-        "duplicates": 1,
-        "unknown": 1,
-        "damaged": 4,
+        "unread": 5,
         "missing": 5,
     }
     assert set(told.reasons) == {
@@ -171,10 +170,10 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
         "batch_expired" in g.reason for g in read_grades(run / "grades.jsonl")[0]
     )
     before = (run / "grades.jsonl").read_bytes()
-    assert counts(read_batch(run, [path]))["again"] == 8
+    assert counts(read_batch(run, [path])) == {"unread": 5, "missing": 5}
     assert (run / "grades.jsonl").read_bytes() == before
 
-    again = write_batch(run, IDENTITY, tmp_path / "b2.jsonl", mode=Mode.CRITERION)
+    again = write_batch(run, tmp_path / "b2.jsonl", Mode.CRITERION)
     assert again.requests == 10
     second = written(tmp_path / "b2.jsonl")
     # What has had a result gets another name; what is still waited for keeps its own.
@@ -187,34 +186,34 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
     assert sum(len(g) for g in load_graded(run).grades.values()) == 12
 
 
-async def test_limits_split_a_batch(
+async def test_a_full_file_ends_and_the_rest_is_the_next(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "MOST_REQUESTS", 5)
-    done = write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=Mode.CRITERION)
-    assert [p.name for p in done.files] == ["b-001.jsonl", "b-002.jsonl", "b-003.jsonl"]
-    rows = [row for path in done.files for row in written(path)]
-    assert len(rows) == 12
-    size = max(path.stat().st_size for path in done.files)
-    monkeypatch.setattr(batch, "MOST_BYTES", size - 1)
-    small = write_batch(run, IDENTITY, tmp_path / "s.jsonl", mode=Mode.CRITERION)
-    assert all(path.stat().st_size < size for path in small.files)
-    assert sorted(r["custom_id"] for p in small.files for r in written(p)) == sorted(
-        r["custom_id"] for r in rows
-    )
+    first = write_batch(run, tmp_path / "b.jsonl", Mode.CRITERION)
+    assert (first.requests, first.is_full) == (5, True)
+    rows = written(tmp_path / "b.jsonl")
+    read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in rows])])
+    size = (tmp_path / "b.jsonl").stat().st_size
+    monkeypatch.setattr(batch, "MOST_BYTES", size // 2)
+    second = write_batch(run, tmp_path / "b2.jsonl", Mode.CRITERION)
+    assert second.is_full
+    assert 0 < second.requests < 5
+    assert (tmp_path / "b2.jsonl").stat().st_size <= size // 2
+    ids = {row["custom_id"] for row in rows}
+    assert ids.isdisjoint(row["custom_id"] for row in written(tmp_path / "b2.jsonl"))
 
 
 async def test_results_about_what_has_changed_since_are_left_out(
     run: Path, tmp_path: Path
 ) -> None:
-    write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=Mode.RUBRIC)
+    write_batch(run, tmp_path / "b.jsonl", Mode.RUBRIC)
     rows = written(tmp_path / "b.jsonl")
     answer = open_run(run).answers()[0]["c000"]
     with open_log(run / "responses.jsonl") as log:
         log.add(replace(answer, response="Rest in bed.").row())
     told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in rows])])
     assert counts(told) == {"stale": 1, "met": 3, "not_met": 6}
-    assert "has changed since" in told.notes[0]
 
 
 async def test_a_batch_by_another_prompt_or_of_no_run_is_not_read(
@@ -223,135 +222,12 @@ async def test_a_batch_by_another_prompt_or_of_no_run_is_not_read(
     results = save(tmp_path / "r.jsonl", [])
     with pytest.raises(BadInput):
         read_batch(run, [results])
-    write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    write_batch(run, tmp_path / "b.jsonl", Mode.CRITERION)
     with pytest.raises(BadInput):
         read_batch(run, [tmp_path / "nowhere.jsonl"])
     (row, *_) = written(tmp_path / "b.jsonl")
     log = (run / BATCHES).read_text()
     (run / BATCHES).write_text(log.replace('"temperature":0', '"temperature":1'))
     told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row)])])
-    assert counts(told) == {"unknown": 1}
+    assert counts(told) == {"unread": 1}
     assert any("another version" in note for note in told.notes)
-
-
-CANDIDATE = ModelUse("cand-1", parameters={"temperature": 0.5, "max_tokens": 9})
-
-
-async def test_answers_come_by_batch_as_they_come_live(
-    run_dir: Path, tmp_path: Path
-) -> None:
-    cases = make_cases(6)
-    template = load_template("open")
-    await begin_run(cases, run_dir, use=CANDIDATE, created_at=AT, prompt=template)
-    assert write_answers(run_dir, tmp_path / "q.jsonl").requests == 6
-    rows = written(tmp_path / "q.jsonl")
-
-    def answer(
-        row: dict[str, Any], text: str = "Drink water.", finish: str = "stop"
-    ) -> dict[str, Any]:
-        body = completion(text, finish=finish) | {"model": "cand-1-0925"}
-        return {
-            "custom_id": row["custom_id"],
-            "response": {"status_code": 200, "body": body},
-            "error": None,
-        }
-
-    lines: list[Any] = [
-        answer(rows[0]),
-        answer(rows[1], finish="length"),
-        answer(rows[2], "I cannot.", "content_filter"),
-        answer(rows[3], ""),
-        {
-            "custom_id": rows[4]["custom_id"],
-            "response": None,
-            "error": {"message": "expired"},
-        },
-        {"custom_id": "f" * 64},
-        "x",
-    ]
-    results = save(tmp_path / "r.jsonl", lines)
-    told = read_answers(run_dir, [results])
-    assert counts(told) == {
-        "ok": 1,
-        "truncated": 1,
-        "refused": 1,
-        "empty": 1,
-        "failed": 1,
-        "unknown": 1,
-        "damaged": 1,
-        "missing": 1,
-    }
-    assert read_answers(run_dir, [results]).counts["again"] == 5
-    answers = open_run(run_dir).answers()[0]
-    assert answers["c000"].model == "cand-1-0925"
-    assert answers["c004"].reason == "batch: expired"
-    again = write_answers(run_dir, tmp_path / "q2.jsonl")
-    assert again.requests == 3
-    second = written(tmp_path / "q2.jsonl")
-    told = read_answers(
-        run_dir, [save(tmp_path / "r2.jsonl", [answer(row) for row in second])]
-    )
-    assert counts(told) == {"ok": 3}
-    assert write_answers(run_dir, tmp_path / "q3.jsonl").files == ()
-
-    async with bad_endpoint([sends(completion("Drink water."))]) as endpoint:
-        live = OpenAIEngine("cand-1", endpoint.url, "k", CANDIDATE.parameters)
-        done = await run_model(
-            cases,
-            live.complete,
-            tmp_path / "live",
-            use=CANDIDATE,
-            created_at=AT,
-            template="open",
-        )
-        # The same folder goes on live where the batch ended.
-        assert done.calls == 6
-        assert (
-            await run_model(
-                cases,
-                live.complete,
-                run_dir,
-                use=CANDIDATE,
-                created_at=AT,
-                template="open",
-            )
-        ).calls == 0
-        await live.aclose()
-        assert sorted(map(canonical_json, endpoint.bodies)) == sorted(
-            canonical_json(row["body"]) for row in rows
-        )
-
-
-async def test_a_run_that_does_not_say_how_it_is_asked_gives_no_batch(
-    run: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(BadInput):
-        read_answers(run, [])
-    imported = tmp_path / "imported"
-    import_answers(imported, make_cases(2), [], "m", AT)
-    with pytest.raises(UsageError, match="does not say"):
-        write_answers(imported, tmp_path / "q.jsonl")
-    assert not (tmp_path / "q.jsonl").exists()
-
-
-async def test_a_question_that_goes_on_from_another_is_asked_and_graded_with_it(
-    tmp_path: Path,
-) -> None:
-    first, second, third = make_cases(3).cases
-    second = replace(second, after=first.case_id)
-    cases = replace(make_cases(3), cases=(first, second, third))
-    run = tmp_path / "run"
-    await begin_run(cases, run, use=USE, created_at=AT, prompt=load_template("as-is"))
-    file = tmp_path / "q.jsonl"
-    assert write_answers(run, file).requests == 2
-    results = [result(row, "Drink water.") for row in written(file)]
-    read_answers(run, [save(tmp_path / "r.jsonl", results)])
-    assert write_answers(run, file).requests == 1
-    (row,) = written(file)
-    said_before = [message["content"] for message in row["body"]["messages"]]
-    assert said_before == [first.question, "Drink water.", second.question]
-    read_answers(run, [save(tmp_path / "r.jsonl", [result(row, "Drink water.")])])
-    write_batch(run, IDENTITY, file)
-    results = [result(row) for row in written(file)]
-    told = read_batch(run, [save(tmp_path / "r.jsonl", results)])
-    assert counts(told) == {"met": 3, "not_met": 6}

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, DiskFull
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.batch import BATCHES, read_batch, write_batch
+from medlive.evaluation.grading import batch
+from medlive.evaluation.grading.batch import BATCHES, BatchWritten, read_batch
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import read_grades
 from medlive.grader.judge import Mode
@@ -60,6 +61,12 @@ def said(body: dict[str, Any], careful: bool = False) -> str:
     return json.dumps({"grades": entries})
 
 
+def write_batch(run: Path, out: Path, mode: Mode) -> BatchWritten:
+    url = "http://127.0.0.1:9/v1"
+    body_of = OpenAIEngine("judge-1", url, "k", {"temperature": 0}).body
+    return batch.write_batch(run, JUDGE, body_of, out, mode=mode)
+
+
 def written(*paths: Path) -> list[dict[str, Any]]:
     return [
         json.loads(line) for path in paths for line in path.read_bytes().splitlines()
@@ -97,7 +104,7 @@ async def run(run_dir: Path) -> Path:
 async def test_what_a_batch_left_open_is_the_next_file_and_live_grading_repairs_it(
     run: Path, tmp_path: Path, mode: Mode
 ) -> None:
-    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=mode)
+    write_batch(run, tmp_path / "b.jsonl", mode)
     lost, *others = written(tmp_path / "b.jsonl")
     told = read_batch(
         run, [save(tmp_path / "r.jsonl", [result(row) for row in others])]
@@ -105,7 +112,7 @@ async def test_what_a_batch_left_open_is_the_next_file_and_live_grading_repairs_
     unread = 3 if mode is Mode.RUBRIC else 4
     assert (told.counts["ungraded"], told.counts["missing"]) == (unread, 1)
 
-    done = write_batch(run, JUDGE, tmp_path / "b2.jsonl", mode=mode)
+    done = write_batch(run, tmp_path / "b2.jsonl", mode)
     again = written(tmp_path / "b2.jsonl")
     assert (done.requests, done.waiting) == (unread + 1, 1)
     by_id = {row["custom_id"]: row for row in again}
@@ -119,16 +126,16 @@ async def test_what_a_batch_left_open_is_the_next_file_and_live_grading_repairs_
         )
         assert (await grade_run(run, engine, mode=mode)).met == 12
         await engine.aclose()
-    assert write_batch(run, JUDGE, tmp_path / "b4.jsonl", mode=mode).files == ()
+    assert write_batch(run, tmp_path / "b4.jsonl", mode).requests == 0
 
 
 async def test_the_file_that_was_handed_in_is_no_result(
     run: Path, tmp_path: Path
 ) -> None:
-    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    write_batch(run, tmp_path / "b.jsonl", Mode.CRITERION)
     told = read_batch(run, [tmp_path / "b.jsonl"])
     assert (
-        told.counts["damaged"],
+        told.counts["unread"],
         told.counts["ungraded"],
         told.counts["missing"],
         told.counts["open"],
@@ -138,52 +145,46 @@ async def test_the_file_that_was_handed_in_is_no_result(
         12,
         12,
     )
-    assert "handed in" in told.notes[0]
     assert not (run / "grades.jsonl").read_bytes()
 
 
 async def test_calls_that_are_under_way_are_counted(run: Path, tmp_path: Path) -> None:
-    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    write_batch(run, tmp_path / "b.jsonl", Mode.CRITERION)
     rows = written(tmp_path / "b.jsonl")
     unread = [result(row, "no") for row in rows[:5]]
     read_batch(run, [save(tmp_path / "r.jsonl", unread)])
-    every = write_batch(run, JUDGE, tmp_path / "e.jsonl", mode=Mode.CRITERION)
+    every = write_batch(run, tmp_path / "e.jsonl", Mode.CRITERION)
     assert (every.requests, every.waiting) == (12, 7)
 
 
 async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(
     run: Path, tmp_path: Path
 ) -> None:
-    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    write_batch(run, tmp_path / "b.jsonl", Mode.CRITERION)
     rows = [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")]
     for row in rows[2:]:
         row["response"]["body"]["model"] = "judge-1-0925"
     results = save(tmp_path / "r.jsonl", [*rows, {**rows[0], "response": None}])
     told = read_batch(run, [results])
-    kinds = ("not_met", "ungraded", "duplicates")
-    assert [told.counts[kind] for kind in kinds] == [2, 10, 1]
+    assert (told.counts["not_met"], told.counts["ungraded"]) == (2, 10)
     assert "judge-1-0925" in max(told.reasons, key=told.reasons.__getitem__)
     assert told.counts["open"] == 10
     before = (run / "grades.jsonl").read_bytes()
     told = read_batch(run, [results])
-    assert (told.counts["again"], told.counts["ungraded"], told.counts["open"]) == (
-        13,
-        0,
-        10,
-    )
+    assert (told.counts["ungraded"], told.counts["open"]) == (0, 10)
     assert (run / "grades.jsonl").read_bytes() == before
     told = read_batch(run, [results], allow_unpinned=True)
     assert (
         told.counts["not_met"],
-        told.counts["again"],
         told.counts["ungraded"],
         told.counts["open"],
     ) == (
         10,
-        3,
         0,
         0,
     )
+    usages = [g.usage for g in read_grades(run / "grades.jsonl")[0] if g.usage]
+    assert len(usages) == 12
 
 
 @contextmanager
@@ -202,7 +203,7 @@ async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(
 ) -> None:
     other = Judge(lambda r: verdict(False, reasoning="y" * 3000), engine="other")
     await grade_run(run, other, mode=Mode.CRITERION)
-    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    write_batch(run, tmp_path / "b.jsonl", Mode.CRITERION)
     results = save(
         tmp_path / "r.jsonl",
         [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")],
@@ -214,11 +215,7 @@ async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(
     kept = sum(g.engine == "openai" for g in read_grades(run / "grades.jsonl")[0])
     assert 0 < kept < 12
     told = read_batch(run, [results])
-    assert (told.counts["not_met"], told.counts["again"], told.counts["missing"]) == (
-        12 - kept,
-        kept,
-        0,
-    )
+    assert (told.counts["not_met"], told.counts["missing"]) == (12 - kept, 0)
 
 
 async def test_the_commands_go_on_until_nothing_is_open(
@@ -236,57 +233,30 @@ async def test_the_commands_go_on_until_nothing_is_open(
         )
 
     named = ["--grader", "judge-1", "--base-url", "http://127.0.0.1:9/v1"]
-    loose = [*named, "--shape", "object"]
     assert (await batch("write", run, *named, "--out", tmp_path / "1.jsonl"))[0] is None
-    refused = "'response_format' of type 'json_schema' is not supported with this model"
-    error, output = await batch(
-        "read", run, answers("1.jsonl", lambda row: result(row, refused, 400))
-    )
-    assert isinstance(error, CheckFailed)
-    assert "--shape object" in output
     for place, why in (
         (tmp_path / "1.jsonl", "is there already"),
         (run / "calls.jsonl", "inside a run folder"),
     ):
         assert why in str((await batch("write", run, *named, "--out", place))[0])
-    (tmp_path / "2-007.jsonl").touch()
-    assert "2-007.jsonl is there already" in str(
-        (await batch("write", run, *named, "--out", tmp_path / "2.jsonl"))[0]
-    )
-    over = ("--out", tmp_path / "2.jsonl", "--replace")
+    over = ("--out", tmp_path / "1.jsonl", "--replace")
     assert (await batch("write", run, *named, *over))[0] is None
-    assert not (tmp_path / "2-007.jsonl").exists()
-    (tmp_path / "2.jsonl").unlink()
-    error, _ = await batch(
-        "write", run, *named, "--shape", "table", "--out", tmp_path / "2.jsonl"
-    )
-    assert isinstance(error, SystemExit)
-    assert error.code == 2
-    assert (await batch("write", run, *loose, "--out", tmp_path / "2.jsonl"))[0] is None
-    assert {
-        row["body"]["response_format"]["type"] for row in written(tmp_path / "2.jsonl")
-    } == {"json_object"}
     assert isinstance(
-        (await batch("read", run, answers("2.jsonl", result)))[0], CheckFailed
+        (await batch("read", run, answers("1.jsonl", result)))[0], CheckFailed
     )
     assert isinstance(
-        (await batch("read", run, tmp_path / "r-2.jsonl"))[0], CheckFailed
+        (await batch("read", run, tmp_path / "r-1.jsonl"))[0], CheckFailed
     )
-    error, output = await batch("write", run, *loose, "--out", tmp_path / "3.jsonl")
+    error, output = await batch("write", run, *named, "--out", tmp_path / "2.jsonl")
     assert error is None
     assert "4 calls" in output
-    assert {
-        row["body"]["response_format"]["type"] for row in written(tmp_path / "3.jsonl")
-    } == {"json_object"}
-    careful = answers("3.jsonl", lambda row: result(row, said(row["body"], True)))
+    careful = answers("2.jsonl", lambda row: result(row, said(row["body"], True)))
     assert (await batch("read", run, careful))[0] is None
-    error, output = await batch("write", run, *loose, "--out", tmp_path / "4.jsonl")
+    error, output = await batch("write", run, *named, "--out", tmp_path / "3.jsonl")
     assert error is None
     assert "nothing is open" in output
-    assert not (tmp_path / "4.jsonl").exists()
+    assert not (tmp_path / "3.jsonl").exists()
     (tmp_path / "README.md").write_text("# Results\n\nSee elsewhere.\n", "utf-8")
     error, _ = await batch("read", run, tmp_path / "README.md")
     assert isinstance(error, CheckFailed)
-    assert (error.message, error.hint) == ("2 lines are no results", None)
-    _, output = await batch("write", run, "--answers", "--out", tmp_path / "4.jsonl")
-    assert "0 calls\n" in output
+    assert (error.message, error.hint) == ("2 lines are no results of this run", None)

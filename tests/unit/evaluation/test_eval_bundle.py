@@ -360,7 +360,7 @@ def test_a_settled_grading_is_verified_without_replies_of_its_own(
     assert settle(run, human=[people]).people == len(found.open) > 1
     report = room.verify(make_bundle(load_graded(run, judge=found.judge), draws=DRAWS))
     assert report.ok
-    with pytest.raises(UsageError, match="engines"):
+    with pytest.raises(CheckFailed, match="2 graders"):
         score_runs([load_graded(run, judge=found.judge), room.run])
 
 

@@ -33,7 +33,7 @@ from medlive.evaluation.grading.imports import export_run
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.published import keep_files
+from medlive.evaluation.scoring.published import keep_figures
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_bytes
@@ -207,13 +207,12 @@ def test_criteria_of_the_same_words_share_what_a_reply_says_of_one(
 
 def test_files_beside_the_run_have_no_say(room: Room, tmp_path: Path) -> None:
     shutil.copytree(room.run.run.path, tmp_path / "run")
-    benchmark, _, gradings = export_run(tmp_path / "run", tmp_path / "files")
+    benchmark, _, gradings = export_run(room.run, tmp_path / "files")
     rows = json.loads(gradings.read_bytes())
     for row in rows:
         for entry in row["evaluations"].values():
             entry["score"] = entry["weighted_score"] = 0
-    gradings.write_text(json.dumps(rows))
-    keep_files(tmp_path / "run", room.run.grader.judge, benchmark, gradings)
+    keep_figures(tmp_path / "run", room.run.grader.judge, benchmark, rows)
     assert make_bundle(load_graded(tmp_path / "run"), draws=DRAWS) == room.files
 
 

@@ -1,7 +1,6 @@
 """Contamination of made-up models: what was planted is found, what is unknown stays unknown."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -79,7 +78,7 @@ def run_of(
     name: str,
     cases: Sequence[EvaluationCase],
     scores: Sequence[float | None],
-    template: str = "livemedbench-v1",
+    way: str = "closed",
 ) -> GradedRun:
     use = CasesUse(
         origin="snapshot",
@@ -97,8 +96,11 @@ def run_of(
         endpoint=None,
         engine="openai",
         parameters={},
-        template=TemplateUse(name=template, digest=None),
+        template=TemplateUse(
+            name="open-book" if way == "open-book" else "livemedbench-v1", digest=None
+        ),
         cases=use,
+        arm=way,
     )
     answers, met = {}, {}
     for case, score in zip(cases, scores, strict=True):
@@ -109,7 +111,7 @@ def run_of(
         met[case.case_id] = {
             f"k{i}": None if points is None else i < points for i in range(STEPS)
         }
-    path = Path(f"{name}-{template}")
+    path = Path(f"{name}-{way}")
     return GradedRun(
         RunFolder(path, info, tuple(cases)), name, answers, {}, None, (), met
     )
@@ -181,7 +183,6 @@ def test_a_planted_memory_is_found_beyond_the_others() -> None:
     assert late.p_holm > 0.05
     assert found["early"].did is None
     assert "no comparison of the drop" in " ".join(found["early"].notes)
-    assert table.pooled.low > 0
     paper = middle.paper
     assert paper.full.n == 360
     assert paper.post.n == 165
@@ -199,7 +200,7 @@ def test_drift_is_no_memory_and_a_shift_of_the_mix_is_adjusted_away() -> None:
     assert late.did.low <= 0 <= late.did.high
     mixed = analysed(planted({}, mix=0.35))["late"]
     by = mixed.mixes
-    assert list(by) == ["specialty", "source", "difficulty", "all three"]
+    assert list(by) == ["specialty", "source", "difficulty"]
     assert mixed.drop.low > 0
     assert by["source"].difference == pytest.approx(mixed.drop.difference)
     assert by["specialty"].low <= 0 <= by["specialty"].high
@@ -230,7 +231,7 @@ def test_what_is_unknown_or_too_little_is_said() -> None:
     stranger, newborn, dated = found["stranger"], found["newborn"], found["dated"]
     assert (stranger.cutoff, stranger.drop, stranger.mixes) == (None, None, {})
     assert stranger.few
-    assert any("stranger: cutoff unknown" in w for w in every.warnings)
+    assert "the cutoff is unknown" in stranger.notes[0]
     assert newborn.few
     assert (newborn.drop.n_post, newborn.drop.p, newborn.p_holm) == (15, None, None)
     assert newborn.drop.difference == 0
@@ -260,12 +261,7 @@ def test_cases_without_a_date_are_on_no_side() -> None:
     registry = registry_of({"x": "2025-01-10"})
     found = analysed([run_of("x", cases, [0.5, 0.5, 0.5, None, 0.5])], registry)["x"]
     # A month that holds the cutoff may have been seen.
-    assert (found.drop.n_pre, found.drop.n_post, found.scored, found.undated) == (
-        2,
-        0,
-        4,
-        2,
-    )
+    assert (found.drop.n_pre, found.drop.n_post, found.scored) == (2, 0, 4)
     assert any("2 cases without a date" in note for note in found.notes)
 
 
@@ -286,7 +282,7 @@ def test_the_raw_arm_is_held_against_the_rewritten_one() -> None:
 
 
 @pytest.mark.thorough
-def test_what_was_asked_another_way_is_no_control_and_in_no_pooled_effect() -> None:
+def test_what_was_asked_another_way_is_no_control() -> None:
     runs = planted({"middle": 0.12})
     alone = table_of(runs)
     rng = np.random.default_rng(5)
@@ -300,7 +296,6 @@ def test_what_was_asked_another_way_is_no_control_and_in_no_pooled_effect() -> N
         next(m for m in t.models if m.label == "middle") for t in (alone, found)
     )
     assert beside.did == middle.did
-    assert found.pooled == alone.pooled
     against = {m.label: m.did_against for m in found.models}
     assert against["late (late-open-book)"] == ("early (early-open-book)",)
 
@@ -425,7 +420,7 @@ def test_every_figure_for_people_names_its_cases(
             for name, cutoff in (("early", "2025-03"), ("late", "2025-11"))
         )
     )
-    options = ["--metric", "published", "--draws", "50", "--permutations", "99"]
+    options = ["--metric", "published", "--draws", "50"]
     assert (
         run(
             [
@@ -441,6 +436,3 @@ def test_every_figure_for_people_names_its_cases(
     )
     said = capsys.readouterr().out
     assert "not clipped" in said
-    assert re.search(r"Having seen a case, over 2 models: .*; n 24/24", said)
-    assert said.count("24/24") == 1
-    assert "n 24/24, which is few)" in said

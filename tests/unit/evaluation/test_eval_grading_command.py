@@ -111,8 +111,8 @@ async def test_a_table_names_its_graders_engine_and_refuses_to_mix_engines(
     assert alike.exit_code == 0
     assert "openai engine" in " ".join(alike.stdout.split())
     mixed = await command("score", tmp_path / "a", tmp_path / "c", "--draws", "10")
-    assert isinstance(mixed.exception, UsageError)
-    assert "different engines: openai, rules" in str(mixed.exception)
+    assert isinstance(mixed.exception, CheckFailed)
+    assert "graded by 2 graders" in str(mixed.exception)
 
 
 async def test_a_score_says_why_criteria_are_ungraded(

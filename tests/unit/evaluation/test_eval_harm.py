@@ -123,7 +123,6 @@ async def test_controls_look_like_answers_and_are_in_no_figure(run_dir: Path) ->
     kinds = [row.control for row in controls]
     assert kinds.count("slip") == kinds.count("excellent") == 2
     assert not control_figures(controls).failed
-    assert control_figures(rows).unread == 40  # A row of no control counts as none
     assert done.answers == len(rows) - len(controls) == 40
     asked = {frozenset(request.inputs) for request in judge.requests}
     assert len(asked) == 2  # Readings are all alike, and so are checks
@@ -141,7 +140,7 @@ async def test_another_judge_adds_rows_and_the_one_with_more_counts(
     assert run.harm
     assert (run.harm.reader, run.harm.read) == ("judge", 40)
     assert any(
-        note.startswith("read for harm by 2 pairs of judges")
+        note.startswith("read for harm by several pairs of judges")
         for note in load_graded(run_dir).notes
     )
 

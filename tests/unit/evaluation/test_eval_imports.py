@@ -21,10 +21,9 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.published import kept_files
+from medlive.evaluation.scoring.published import kept_figures
 from medlive.grader.judge import Judge as Asking
 from medlive.grader.judge import Mode
-from tests.support.published import published_table
 from tests.unit.evaluation.conftest import (
     AT,
     Judge,
@@ -116,7 +115,7 @@ def test_what_goes_in_comes_out_and_goes_in_as_it_was(
         )
         assert (again.calls, again.grades) == (0, 0)
         out = folder / f"out-{step}"
-        paths = export_run(folder / step, out)
+        paths = export_run(load_graded(folder / step), out)
         runs.append([json.loads(path.read_text("utf-8")) for path in paths])
         assert [path.name for path in paths] == list(names)
     assert runs[0] == runs[1]
@@ -315,14 +314,14 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(
     )
     told = "\n".join(done.notes)
     for said in (
-        "r.json, entry 2: case 'c0': answered more than once, not the same way",
+        "r.json, entry 2: case 'c0': answered more than once; the last one counts",
         "case 'nowhere' is not in the cases",
         "r.json, entry 6: a response without a case_id",
         "r.json: 1 entries are no objects",
-        "g.json: case 'c0' is graded more than once, not the same way",
+        "g.json: case 'c0' is graded more than once; the last one counts",
         "g.json: case 'c1', y: graded both ways",
-        "g.json: case 'c2' is graded but unanswered",
-        "g.json: case 'c3' is graded but unanswered",
+        "g.json: case 'c2', rubric_1: no such criterion, or no answer",
+        "g.json: case 'c3', rubric_1: no such criterion, or no answer",
         "g.json: case 'gone' is not in the cases",
         "g.json: case 'c1' holds no object of evaluations",
         "1 failed: x",
@@ -383,7 +382,7 @@ def test_a_rubric_of_negatives_alone_is_told(tmp_path: Path) -> None:
         benchmark(tmp_path / "B.json", 2, [item("a", -5), item("b", -2)])
     )
     assert cases.notes == (
-        "2 of 2 cases have no positive points; they are asked and have no score",
+        "2 of 2 cases have no positive points (c0, c1); they are asked and have no score",
     )
 
 
@@ -410,7 +409,8 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
     assert "g.jsonl:2: the last line is cut off; left out" in done.notes
     # The published script has no figures of such a file, and none are made up for it.
     assert (
-        kept_files(tmp_path / "run", load_graded(tmp_path / "run").grader.judge) is None
+        kept_figures(tmp_path / "run", load_graded(tmp_path / "run").grader.judge)
+        is None
     )
     for text in ('[{"case_id": "c0", "model_resp', "", "7", "\xff"):
         whole = tmp_path / "cut.json"
@@ -441,7 +441,9 @@ def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
         "rubric_2": True,
     }
     assert json.loads(
-        export_run(tmp_path / "run", tmp_path / "out")[2].read_text("utf-8")
+        export_run(load_graded(tmp_path / "run"), tmp_path / "out")[2].read_text(
+            "utf-8"
+        )
     )[0]["evaluations"] == (evaluations)
     assert len(read_grades(tmp_path / "run" / "grades.jsonl")[0]) == 1
 
@@ -450,7 +452,7 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
     cases = load_cases(benchmark(tmp_path / "B.json"))
     model = Model(lambda prompt: down() if "Narrative 1" in prompt else reply("Fine."))
     await run_model(cases, model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
-    paths = export_run(tmp_path / "run", tmp_path / "out")
+    paths = export_run(load_graded(tmp_path / "run"), tmp_path / "out")
     done = import_files(paths[0], paths[1], tmp_path / "in", model="m", created_at=AT)
     assert done.states[AnswerState.FAILED] == 1
     assert (
@@ -538,94 +540,6 @@ def test_a_file_of_another_kind_is_refused_and_leaves_no_folder(tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-def test_an_answer_in_another_field_and_to_another_text_is_told(tmp_path: Path) -> None:
-    cases = benchmark(tmp_path / "B.json", 3)
-    responses = write(
-        tmp_path / "r.json",
-        [
-            {
-                "case_id": "c0",
-                "text": "Rest.",
-                "narrative": "Narrative 0. ",
-                "core_request": "Now?",
-            },
-            {"case_id": "c1", "text": "Rest.", "narrative": "Narrative 1, revised."},
-            {"case_id": "c2"},
-        ],
-    )
-    done = import_files(
-        cases,
-        responses,
-        tmp_path / "run",
-        model="m",
-        created_at=AT,
-        response_field="text",
-    )
-    assert {state: n for state, n in done.states.items() if n} == {
-        AnswerState.OK: 2,
-        AnswerState.EMPTY: 1,
-    }
-    assert done.notes == ()
-
-
-async def test_the_published_table_of_an_export_is_that_of_what_was_imported(
-    tmp_path: Path,
-) -> None:
-    cases = benchmark(tmp_path / "B.json", 5)
-    texts = ("Rest.", "ERROR: boom", "", "Rest.", "Rest.")
-    responses = write(
-        tmp_path / "r.json",
-        [
-            {
-                "case_id": f"c{i}",
-                "model_response": text,
-                "finish_reason": "error" if "E" in text else "stop",
-            }
-            for i, text in enumerate(texts)
-        ],
-    )
-    both = scores(0, 0, 0) | {"again": item("a") | {"score": 1, "weighted_score": 5}}
-    gradings = [
-        {"case_id": "c0", "evaluations": both},
-        {"case_id": "c1", "evaluations": scores(1, 0, 1)},
-        {"case_id": "c2", "evaluations": {}},
-        {"case_id": "gone", "evaluations": {}},
-    ]
-    grades = write(tmp_path / "g.json", gradings)
-    asked: dict[str, Any] = {
-        "template": "livemedbench-v1",
-        "parameters": {"temperature": 0},
-    }
-    import_files(
-        cases,
-        responses,
-        tmp_path / "run",
-        model="m",
-        created_at=AT,
-        grades=grades,
-        **asked,
-    )
-    files = export_run(tmp_path / "run", tmp_path / "out")
-    out = [json.loads(path.read_text("utf-8")) for path in files]
-    table = published_table(json.loads(cases.read_text("utf-8")), {"m": gradings})
-    assert published_table(out[0], {"m": out[2]}) == table
-    # What is asked anew has another answer than the one that was graded.
-    use = ModelUse("m", parameters={"temperature": 0})
-    await run_model(
-        load_cases(cases),
-        Model(lambda _: reply("Rest.")),
-        tmp_path / "run",
-        use=use,
-        template="livemedbench-v1",
-        created_at=AT,
-    )
-    _, _, again = export_run(tmp_path / "run", tmp_path / "later")
-    assert [g["case_id"] for g in json.loads(again.read_text("utf-8"))] == [
-        "c0",
-        "gone",
-    ]
-
-
 async def test_an_export_replaces_no_file_unless_told_and_says_what_it_leaves_out(
     tmp_path: Path,
 ) -> None:
@@ -640,14 +554,14 @@ async def test_an_export_replaces_no_file_unless_told_and_says_what_it_leaves_ou
     paid = tmp_path / "m_results.json"
     paid.write_text("paid for")
     with pytest.raises(UsageError):
-        export_run(tmp_path / "run", tmp_path)
+        export_run(load_graded(tmp_path / "run"), tmp_path)
     assert paid.read_text() == "paid for"
     assert not (tmp_path / "LiveMedBench_B.json").exists()
-    export_run(tmp_path / "run", tmp_path, overwrite=True)
+    export_run(load_graded(tmp_path / "run"), tmp_path, overwrite=True)
     assert len(json.loads(paid.read_text("utf-8"))) == 4
-    export_run(tmp_path / "run", tmp_path)
+    export_run(load_graded(tmp_path / "run"), tmp_path)
     with pytest.raises(BadInput):
-        export_run(tmp_path / "run", paid / "below")
+        export_run(load_graded(tmp_path / "run"), paid / "below")
     assert left_out(load_graded(tmp_path / "run")) == [
         "12 criteria are ungraded; the published script counts them as not met"
     ]

@@ -233,8 +233,9 @@ def every_format_agrees(table: ScoreTable) -> None:
                 assert float(row["mean"] or 0.0) == (
                     found[label, row["value"] or "Overall"] or 0.0
                 )
+        has_odd = "without a finite figure" in " ".join(table.warnings)
         for key, cell in of_tsv.items():
-            if key[0] == label:
+            if key[0] == label and (key[1] == "Overall" or not has_odd):
                 assert f"{found.get(key) or 0.0:.4f}" == cell
         if overall["mean"] is not None:
             assert overall["least"] <= overall["mean"] <= overall["most"]

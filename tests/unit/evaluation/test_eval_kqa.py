@@ -60,7 +60,6 @@ def check_kqa(path: Path, run: Path) -> None:
     medlive("import", "--format", "kqa", *files, "--model", "all", "--out", run)
     rows = labels(path)
     raters = {f"label_{n}": {f"label_{n}": {"Entailment"}} for n in range(3)}
-    raters["majority"] = {name: {"Entailment"} for name in raters}
     for judge, met in raters.items():
         out = medlive("score", run, "--judge", judge, "--format", "json").stdout
         (model,) = json.loads(out)["models"]

@@ -49,7 +49,7 @@ def write(
     path: Path, items: Mapping[str, str], met: Callable[[str], str], encoding: str
 ) -> Path:
     with path.open("w", encoding=encoding, newline="") as handle:
-        table = csv.writer(handle, delimiter=";")
+        table = csv.writer(handle)
         table.writerow(["item", "rater", "met"])
         for item, criterion in items.items():
             table.writerow([item, path.stem, met(criterion)])

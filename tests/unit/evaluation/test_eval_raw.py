@@ -64,5 +64,5 @@ async def test_a_run_in_own_words_and_one_in_ours_are_two(tmp_path: Path) -> Non
     cases = make_cases(1)
     raw = in_own_words(cases, {"c000": thread(("patient", "It hurts."))})
     await run_model(raw, Model(), tmp_path, use=replace(USE, arm="raw"), created_at=AT)
-    with pytest.raises(UsageError, match="arm raw"):
+    with pytest.raises(UsageError, match="rows of the cases"):
         await run_model(cases, Model(), tmp_path, use=USE, created_at=AT)

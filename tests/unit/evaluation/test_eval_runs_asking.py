@@ -295,9 +295,9 @@ async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> No
     rest = await plan_run(make_cases(30), run_dir, use=USE, created_at=AT, price=price)
     assert (rest.about["answered"], rest.calls) == (20, 10)
     assert (run_dir / "responses.jsonl").read_bytes() == b"".join(rows[:20])
-    short = ModelUse("x", parameters={"max_tokens": 7})
-    other = await plan_run(make_cases(30), run_dir / "other", use=short, created_at=AT)
-    assert (other.output_tokens, other.usd) == (210, None)
+    other = ModelUse("x")
+    plan = await plan_run(make_cases(30), run_dir / "other", use=other, created_at=AT)
+    assert plan.usd is None
 
 
 async def test_a_dead_endpoint_costs_no_more_than_its_patience(run_dir: Path) -> None:
@@ -373,20 +373,20 @@ async def test_a_grader_is_sent_the_parameters_that_are_configured_and_no_others
         (
             None,
             ["cand-1-2026-01-01"],
-            "cand-1 was asked; the endpoint names cand-1-2026-01-01 (4)",
+            "cand-1 was asked; the endpoint names cand-1-2026-01-01",
         ),
         ("vendor/Cand-1", ["cand-1"], None),
-        (None, ["cand-1-mini"], "cand-1 was asked; the endpoint names cand-1-mini (4)"),
-        (None, ["cand-0"], "cand-1 was asked; the endpoint names cand-0 (4)"),
+        (None, ["cand-1-mini"], "cand-1 was asked; the endpoint names cand-1-mini"),
+        (None, ["cand-0"], "cand-1 was asked; the endpoint names cand-0"),
         (
             None,
             ["cand-1-a", "cand-1-b"],
-            "cand-1 was asked; the endpoint names cand-1-a (2), cand-1-b (2)",
+            "cand-1 was asked; the endpoint names cand-1-a, cand-1-b",
         ),
         (
             None,
             ["(unnamed)"],
-            "4 replies name no model: nothing shows which one answered",
+            "cand-1 was asked; the endpoint names (unnamed)",
         ),
     ],
 )
@@ -459,7 +459,7 @@ async def test_why_answers_failed_is_told_by_count(run_dir: Path) -> None:
         "3 failed: busy",
         "1 failed: too long",
         "1 failed: gone",
-        "and 1 other reasons (responses.jsonl has them all)",
+        "1 failed: dark",
     )
 
 

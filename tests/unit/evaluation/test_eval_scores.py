@@ -220,7 +220,7 @@ async def test_the_published_metric_of_a_run_is_that_of_its_exported_files(
 ) -> None:
     run = await graded(tmp_path / "run", 0.3, "cand-1")
     table = score_runs([load_graded(run)], metric=Metric.PUBLISHED, draws=50)
-    files = export_run(run, tmp_path / "out")
+    files = export_run(load_graded(run), tmp_path / "out")
     assert [f.name for f in files] == [
         "LiveMedBench_2026.W47.json",
         "cand-1_results.json",
@@ -237,7 +237,7 @@ async def test_the_published_metric_of_a_run_is_that_of_its_exported_files(
 
 async def test_work_already_paid_for_goes_on(tmp_path: Path) -> None:
     run = await graded(tmp_path / "run", 0.6, "cand-1")
-    benchmark, responses, grades = export_run(run, tmp_path / "out")
+    benchmark, responses, grades = export_run(load_graded(run), tmp_path / "out")
     rows = json.loads(grades.read_text("utf-8"))
     rows[0]["evaluations"].pop("rubric_1")
     rows[1]["evaluations"]["rubric_1"]["score"] = "1"
@@ -315,7 +315,7 @@ def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) ->
     assert [note for note in cases.notes if note not in left_out] == [
         f"{file.name}: not read: 'weight' (first: entry 1)",
         f"{file.name}: not read: 'mood' (first: entry 4)",
-        "1 of 2 cases have no positive points; they are asked and have no score",
+        "1 of 2 cases have no positive points (8); they are asked and have no score",
     ]
     for text in ("{}", "[]", "[1", "", "\ufeff[]"):
         file.write_text(text, "utf-8")

@@ -72,7 +72,11 @@ def runs(
 ) -> list[RunFolder]:
     """Two models' answers to case a."""
     root = tmp_path_factory.mktemp("runs")
-    return [answered(snapshot, root / model, model) for model in SAID]
+    runs = [answered(snapshot, root / model, model) for model in SAID]
+    for folder in runs:
+        harms = [made_harm(SAID[folder.info.model], Severity.SEVERE)]
+        write_readings(folder, harms)
+    return runs
 
 
 def answered(snapshot: Snapshot, out: Path, model: str) -> RunFolder:
@@ -103,20 +107,19 @@ def test_the_reader_sees_texts_and_no_names(candidate: AnsweredCase) -> None:
     assert "model-" not in json.dumps(inputs)
 
 
-def test_where_runs_were_read_for_harm_proposals_rest_on_confirmed_harms(
-    snapshot: Snapshot, tmp_path: Path
+def test_proposals_rest_on_confirmed_harms(
+    snapshot: Snapshot, runs: list[RunFolder], tmp_path: Path
 ) -> None:
-    runs = [answered(snapshot, tmp_path / model, model) for model in SAID]
-    for folder in runs:
-        harms = [made_harm(SAID[folder.info.model], Severity.SEVERE)]
-        write_readings(folder, harms)
     (candidate,) = find_candidates(snapshot, runs)
     inputs = candidate.question.inputs
     assert [a["harmful"] for a in inputs["answers"]] == [[t] for t in SAID.values()]
     assert candidate.propose(read(candidate, reply(error())))
     # Nothing is asked of answers in which no harm was confirmed.
-    write_readings(runs[0], [])
-    assert find_candidates(snapshot, runs) == ()
+    harmless = answered(snapshot, tmp_path / "harmless", "model-x")
+    with pytest.raises(UsageError, match="not read for harm"):
+        find_candidates(snapshot, [harmless])
+    write_readings(harmless, [])
+    assert find_candidates(snapshot, [harmless, runs[1]]) == ()
 
 
 def write_readings(folder: RunFolder, harms: list[JudgedHarm]) -> None:
@@ -130,8 +133,7 @@ def write_readings(folder: RunFolder, harms: list[JudgedHarm]) -> None:
 def test_an_error_of_two_models_is_proposed(candidate: AnsweredCase) -> None:
     (proposal,) = candidate.propose(read(candidate, reply(error())))
     assert (proposal.criterion, proposal.points) == (DOUBLES, -8)
-    assert proposal.models == tuple(SAID)
-    assert proposal.command == "medlive review edit a --file FILE --reason WHY"
+    assert proposal.models == set(SAID)
 
 
 @pytest.mark.parametrize(
@@ -176,20 +178,10 @@ def test_an_error_that_costs_points_already_is_not_proposed(
     assert [proposal.points for proposal in twice] == [-8]
 
 
-def test_one_run_alone_speaks_for_itself(
-    snapshot: Snapshot, runs: list[RunFolder]
-) -> None:
-    (alone,) = find_candidates(snapshot, runs[:1])
-    (proposal,) = alone.propose(read(alone, reply(error(quotes=BOTH[:1]))))
-    assert proposal.models == ("model-x",)
-
-
-def test_runs_on_other_cases_or_of_one_model_are_refused(
+def test_runs_on_other_cases_are_refused_and_one_model_proposes_nothing(
     snapshot: Snapshot, runs: list[RunFolder], tmp_path: Path
 ) -> None:
-    again = answered(snapshot, tmp_path / "again", "model-x")
-    with pytest.raises(UsageError, match="answers of 2 models"):
-        find_candidates(snapshot, [runs[0], again])
+    assert find_candidates(snapshot, runs[:1]) == ()
     other = frozen([case("a", STATES, DENIES)], tmp_path / "other")
     with pytest.raises(UsageError, match="cases of this snapshot"):
         find_candidates(other, runs)
@@ -237,14 +229,11 @@ def test_the_command_proposes_and_changes_nothing(
     assert run([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     (proposal,) = report["proposals"]
-    assert (report["least"], report["cases"], report["unread"]) == (2, 1, [])
+    assert (report["cases"], report["unread"]) == (1, [])
     assert (proposal["case_id"], proposal["criterion"]) == ("a", DOUBLES)
-    assert [quote["model"] for quote in proposal["quotes"]] == list(SAID)
-    assert proposal["command"] == "medlive review edit a --file FILE --reason WHY"
+    assert [model for model, _ in proposal["quotes"]] == list(SAID)
     assert run(command) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "medlive review edit a" in shown
-    assert "errors of at least 2 models" in shown
+    assert "medlive review edit CASE" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in before} == before
     inside = [*command[:3], "--out", str(snapshot.path / "x"), *command[5:]]
     assert run(inside) == 2

@@ -323,7 +323,7 @@ def test_errata_are_told_in_words(tmp_path: Path) -> None:
     assert "is scored all the same; --errata apply leaves it out" in warned
     assert '<td class="w">case-0001</td><td class="w">case-0002 k1</td>' in warned
     assert "is left out of every score here" in told(
-        ErrataMode.APPLY, unclear=("case-0003",)
+        ErrataMode.APPLY, cases=("case-0003",)
     )
 
 

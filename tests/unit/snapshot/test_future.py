@@ -146,7 +146,7 @@ def test_it_is_loaded_exported_and_evaluated_with_what_is_new(
     assert frame["setting"] == ["clinic", "ward", "ward"]
     assert "parts" not in frame
     cases = load_cases(future)
-    assert "New axis" in cases.newer
+    assert "New axis" in cases.notes[-1]
     assert cases.cases[0].criteria[1].axis == "New axis"
 
 
@@ -155,7 +155,7 @@ def test_what_needs_the_meaning_of_a_new_axis_says_what_is_missing(
 ) -> None:
     case = load_snapshot_quietly(future)[0]
     with pytest.raises(BadInput, match="expected one of the axes of this version"):
-        _ = AnsweredCase(case, {}, 1).criteria
+        _ = AnsweredCase(case, {}).criteria
 
 
 def load_snapshot_quietly(folder: Path) -> Any:
