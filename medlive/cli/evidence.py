@@ -1,7 +1,7 @@
 """`medlive evidence`: build an index over medical evidence, list it, search it, check it."""
 
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -24,19 +24,14 @@ from medlive.cli.output import (
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.errors import EvidenceUnavailable, UsageError
-from medlive.evidence.build import Progress, build_index, prune
+from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.model import Corpus
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
 from medlive.evidence.encoders.opening import open_reranker
 from medlive.evidence.encoders.table import EncoderSettings
-from medlive.evidence.index import list_indexes, open_index, verify_index
-from medlive.evidence.manifest import (
-    CorpusEntry,
-    IndexManifest,
-    RerankerEntry,
-    read_manifest,
-)
+from medlive.evidence.index import open_index, verify_index
+from medlive.evidence.manifest import IndexManifest, RerankerEntry, read_manifest
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.plan import plan_index
 from medlive.instance import paths
@@ -60,12 +55,10 @@ class Building:
     Attributes:
         encoder: "none", or an encoder for what it reads, or for a language, as in zh=bge-m3: a name of
             docs/evidence.md's table, a folder, a name on the hub [as configured, the index's own, or at hand].
-        prune: Remove the vectors of other encoders afterwards.
     """
 
     index: IndexOption = None
     encoder: list[str] | None = None
-    prune: bool = False
     models: ModelsOption = None
 
     @property
@@ -90,52 +83,26 @@ def build_corpora(
     plan = plan_index(out, building.encoder or (), settings, fresh=fresh)
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
-    before: dict[str, CorpusEntry] = {}
-    if not fresh:
-        with suppress(EvidenceUnavailable):
-            before = {entry.name: entry for entry in read_manifest(out).corpora}
-    steps: list[Progress] = []
+    notes = []
     with progress("passages") as tick:
 
         def report(step: Progress) -> None:
-            if step.stage in ("read", "built", "unchanged"):
-                steps.append(step)
+            for member, cause in step.problems:
+                notes.append(f"{member}: {cause}")
             tick(step.passages)
 
         manifest = build_index(corpora, out, report, fresh=fresh, plan=plan)
-    notes = []
-    for step in steps:
-        for member, cause in step.problems:
-            notes.append(f"{step.corpus}: {member}: {cause}")
-    for entry in manifest.corpora:
-        known = before.get(entry.name)
-        if known and known.digest != entry.digest:
-            notes.append(
-                f"{entry.name}: {counted(entry.passages, 'passage')} in the place of the {known.passages} there were"
-            )
-    last = steps[-1]
-    unchanged = last.stage == "unchanged"
-    pruned = prune(out) if building.prune else []
-    value = {
-        "path": out,
-        "unchanged": unchanged,
-        "embedded": last.embedded,
-        "reused": last.reused,
-        "pruned": pruned,
-        **manifest.model_dump(mode="json", exclude={"files"}),
-    }
-    state = "unchanged: the index holds just this already"
-    notes.append(state if unchanged else f"built {out}")
-    if last.embedded is not None:
-        notes.append(
-            f"{counted(last.embedded, 'passage')} embedded, {last.reused} had their vectors already"
-        )
-    if manifest.reranker is not None:
-        notes.append(describe_reranker(manifest.reranker))
-    notes += [f"removed {place}" for place in pruned]
+    return account_of(out, manifest, [*notes, f"built {out}"])
+
+
+def account_of(folder: Path, manifest: IndexManifest, notes: list[str]) -> Result:
+    """The corpora of an index, and what searches it."""
     names = ("name", "kind", "documents", "passages", "problems", "licence")
     passages = counted(manifest.passages, "passage")
     title = f"{passages}, {described(manifest)}, {manifest.index_digest[:19]}…"
+    if manifest.reranker is not None:
+        notes.append(describe_reranker(manifest.reranker))
+    value = {"path": folder, **manifest.model_dump(mode="json", exclude={"files"})}
     return Result(value, [table_of(manifest.corpora, names, title)], notes)
 
 
@@ -209,23 +176,10 @@ def build(
     return build_corpora(opened, building, fresh=fresh)
 
 
-def list_() -> Result:
-    """List the indexes under MEDLIVE_HOME."""
-    value: list[dict[str, object]] = []
-    rows: list[list[object]] = []
-    for path, manifest, problem in list_indexes(index_folder(None).parent):
-        dumped = manifest and manifest.model_dump(mode="json", exclude={"files"})
-        value.append({"path": path, "problem": problem, "manifest": dumped})
-        row: list[object] = [path, problem, None, None, None]
-        if manifest:
-            sides = [described(manifest)]
-            if manifest.reranker:
-                sides.append(describe_reranker(manifest.reranker))
-            digests = list(manifest.corpus_digests)
-            row = [path, sides, manifest.passages, digests, manifest.built_at]
-        rows.append(row)
-    columns = ["index", "retriever, or why there is none", "passages", "corpora"]
-    return Result(value, [Grid([*columns, "built"], rows)])
+def list_(index: IndexOption = None) -> Result:
+    """List the corpora of the index, and say what searches it."""
+    folder = index_folder(index)
+    return account_of(folder, read_manifest(folder), [])
 
 
 def search(

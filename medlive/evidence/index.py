@@ -1,23 +1,15 @@
 """An index on disk: its files, whether they are what the manifest says, and the retriever that searches them."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from medlive.errors import (
-    EvidenceUnavailable,
-    IndexCorrupt,
-    IndexMissing,
-    IndexOutdated,
-    MedliveError,
-    UsageError,
-)
+from medlive.errors import IndexCorrupt, IndexOutdated, UsageError
 from medlive.evidence import lexical
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
@@ -213,7 +205,8 @@ def open_index(
         for entry in manifest.dense if name != "bm25" else ():
             encoder = encoders.get(entry.encoder.name)
             if encoder is None:
-                encoder = open_named_encoder(path, entry, models)
+                where = entry.encoder.where
+                encoder = open_encoder(where, settings=models, known=entry.encoder)
             if encoder.identity.digest != entry.encoder.digest:
                 raise IndexOutdated(
                     f"{path / MANIFEST}: its vectors were made by encoder {entry.encoder.name} from"
@@ -295,37 +288,6 @@ def verify_index(path: Path) -> IndexManifest:
         return index.manifest
 
     return _use(path, verify)
-
-
-def list_indexes(
-    folder: Path,
-) -> Iterator[tuple[Path, IndexManifest | None, str | None]]:
-    """Yield the indexes in `folder` and its subfolders by path: each with its manifest, or why it cannot be read."""
-    below = sorted(filter(Path.is_dir, folder.glob("*")))
-    for place in [folder, *below]:
-        with suppress(IndexMissing):
-            try:
-                yield place, read_manifest(place), None
-            except (IndexCorrupt, IndexOutdated) as exc:
-                yield place, None, exc.message
-
-
-def open_named_encoder(
-    path: Path,
-    entry: DenseEntry,
-    settings: EncoderSettings,
-) -> Encoder:
-    """Open the encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
-    try:
-        return open_encoder(entry.encoder.where, settings=settings, known=entry.encoder)
-    except MedliveError as exc:
-        way = "or do without it: --retriever bm25 to search, --encoder none to build"
-        # The index, not the caller, names the missing encoder.
-        kind = EvidenceUnavailable if type(exc) is UsageError else type(exc)
-        raise kind(
-            f"the index at {path} was built with encoder {entry.encoder.name}, which cannot be opened: {exc.message}",
-            hint=f"{exc.hint}; {way}" if exc.hint else way,
-        ) from exc
 
 
 def _identity(

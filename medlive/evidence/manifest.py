@@ -31,7 +31,7 @@ DenseKind = Literal["flat", "ivf_pq"]
 """How vectors are arranged: exact, or compressed."""
 
 
-class CorpusEntry(BaseModel, frozen=True, extra="forbid"):
+class CorpusEntry(BaseModel, frozen=True):
     """A corpus as it was when it was read."""
 
     name: str
@@ -40,15 +40,9 @@ class CorpusEntry(BaseModel, frozen=True, extra="forbid"):
     licence: str
     documents: int
     passages: int  # Passages in the index
-    boilerplate: int  # Pieces left out because they say nothing
     repeated: int  # Passages left out because the corpus holds the same text again, or prints it under many titles
-    empty: int  # Documents that the source published without text
-    # Records that a later version or file of the source replaced or deleted
-    superseded: int = 0
-    # Documents that were retracted or withdrawn, and the notices that say so
-    retracted: int = 0
-    # Documents under an expression of concern, and the notices that say so
-    questioned: int = 0
+    # What else was left out: see `ReadLog.left_out`
+    left_out: int = 0
     problems: int  # Members that could not be read
     built_at: datetime
     # None for a corpus that `evidence fetch` did not fetch

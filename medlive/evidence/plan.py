@@ -11,7 +11,6 @@ from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
-from medlive.evidence.index import open_named_encoder
 from medlive.evidence.manifest import read_manifest
 
 Routes = dict[str, tuple[str, ...]]
@@ -68,11 +67,8 @@ def plan_index(
         why = "its models are at hand"
     sides = []
     for where, languages in routes.items():
-        if where in own:
-            encoder = open_named_encoder(out, own[where], settings)
-        else:
-            identity = known[where].encoder if where in known else None
-            encoder = open_encoder(where, settings=settings, known=identity)
+        identity = known[where].encoder if where in known else None
+        encoder = open_encoder(where, settings=settings, known=identity)
         sides.append((encoder, languages))
     name = settings.reranker
     reranker = open_reranker(name, settings=settings) if name else None

@@ -38,7 +38,13 @@ _GENERAL_TITLE = re.compile(
     r"|background|overview|methods?|results|discussion|conclusions?|recommendations?|evidence"
     r"|abstract)\W*"
 )
-_RETRACTED = ("retracted-article", "retraction", "partial-retraction")
+_NO_EVIDENCE = (
+    "retracted-article",
+    "retraction",
+    "partial-retraction",
+    "expression-of-concern",
+)
+"""Types of articles."""
 _PARTS = ("book-part", "article")
 _LEFT_OUT = re.compile(
     r"""(?ix) \W* (?:
@@ -69,20 +75,13 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
         for position, part in enumerate(parts):
             place = f"{name}#{position}" if position else name
             document = _chapter(root, part, book, place, shelf)
-            kind = part.get("article-type")
-            if kind in _RETRACTED or is_retracted_title(document.title):
-                log.retracted += 1
-                continue
-            if kind == "expression-of-concern":
-                log.questioned += 1
-                continue
-            sections, skipped = _sections_of(part)
-            log.boilerplate += skipped
-            if sections:
-                yield replace(document, sections=tuple(sections))
+            withdrawn = part.get("article-type") in _NO_EVIDENCE
+            # Without sections: a table of contents, or the cover of the parts below.
+            sections = _sections_of(part)
+            if withdrawn or is_retracted_title(document.title) or not sections:
+                log.left_out += 1
             else:
-                # A table of contents, or the cover of the parts below.
-                log.empty += 1
+                yield replace(document, sections=tuple(sections))
 
 
 def _chapter(
@@ -140,10 +139,6 @@ def _address(
     if "pmc" in kinds or kinds.get("pmcid", "").upper().startswith("PMC"):
         number = (kinds.get("pmc") or kinds["pmcid"]).upper().removeprefix("PMC")
         return f"PMC{number}", f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{number}/"
-    if "pmid" in kinds:
-        return kinds["pmid"], f"https://pubmed.ncbi.nlm.nih.gov/{kinds['pmid']}/"
-    if "doi" in kinds and "pmcid" not in kinds:
-        return kinds["doi"], f"https://doi.org/{kinds['doi']}"
     books = _identifiers(book, "book-id")
     if "pmcid" in kinds and "pmcid" in books:
         place = f"{books['pmcid']}/{kinds['pmcid']}"
@@ -201,8 +196,8 @@ def _licence(meta: Element) -> str | None:
     return words[:200] or None
 
 
-def _sections_of(part: Element) -> tuple[list[Section], int]:
-    """The part's sections in reading order, and how many were left out as saying nothing of medicine.
+def _sections_of(part: Element) -> list[Section]:
+    """The part's sections in reading order, but for those that say nothing of medicine.
 
     References, glossaries, questions for readers, acknowledgements and the like are left out, whatever stands
     below them. A part within the part is not this part's text.
@@ -223,13 +218,12 @@ def _sections_of(part: Element) -> tuple[list[Section], int]:
                     if each.tag in ("app", "book-app"):
                         reading.section(each, ())
     reading.close()
-    return reading.sections, reading.omitted
+    return reading.sections
 
 
 class _Reading:
     def __init__(self) -> None:
         self.sections: list[Section] = []
-        self.omitted = 0
         self._path: tuple[str, ...] = ()
         self._lines: list[str] = []
 
@@ -254,7 +248,6 @@ class _Reading:
             _LEFT_OUT.fullmatch(title)
             or element.get("sec-type") in ELEMENTS["kinds left out"]
         ):
-            self.omitted += 1
             return
         self.close()
         below = (*path, title) if title else path

@@ -34,7 +34,7 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
             log.problem(name, "neither UTF-8, UTF-16 nor GB18030")
             continue
         if not text.strip():
-            log.empty += 1
+            log.left_out += 1
             continue
         title = ""
         sections: tuple[Section, ...] = (Section("", text),)

@@ -124,7 +124,7 @@ def converted(
         if any(section.text.strip() for section in made.sections):
             yield made
         else:
-            log.empty += 1
+            log.left_out += 1
 
 
 def _lines(name: str, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:

@@ -40,15 +40,6 @@ _BOILERPLATE = re.compile(
       | 本(?:网)?站使用\s*cookie
     )"""
 )
-COUNTED = (
-    "documents",
-    "boilerplate",
-    "empty",
-    "superseded",
-    "retracted",
-    "questioned",
-)
-"""What a `ReadLog` counts besides problems, and a manifest keeps."""
 MAX_PROBLEMS_KEPT = 1000
 """Problems kept with their names; further ones are only counted: a ruined archive must not fill memory."""
 
@@ -210,12 +201,8 @@ class ReadLog:
     problems: list[tuple[str, str]] = field(default_factory=list)
     problem_count: int = 0
     documents: int = 0  # Documents that gave at least one passage
-    boilerplate: int = 0  # Pieces left out because they hold navigation, link lists or nothing readable
-    empty: int = 0  # Documents that the source itself published without text
-    # Records that a later version or file of the source replaced or deleted
-    superseded: int = 0
-    retracted: int = 0  # Documents that were retracted or withdrawn, and the notices that say so; none is evidence
-    questioned: int = 0  # Documents under an expression of concern, and the notices that say so; none is evidence
+    left_out: int = 0
+    """Pieces that say nothing; documents without text, retracted, or in question; records that a later one replaced."""
 
     def problem(self, member: str, cause: str) -> None:
         """Count a problem, and keep it while there is room."""
@@ -269,7 +256,7 @@ class Corpus:
                 licence=self.licence,
             ):
                 if passage is None:
-                    log.boilerplate += 1
+                    log.left_out += 1
                 else:
                     has_passage = True
                     yield passage

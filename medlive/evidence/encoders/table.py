@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from medlive.errors import UsageError
+from medlive.errors import ConfigError
 
 LANGUAGES = ("en", "zh")
 """The languages of the sources (ISO 639)."""
@@ -92,14 +92,14 @@ class EncoderSettings:
         """Return the encoder of that name, or of a folder, or of a name on the hub ("org/model").
 
         Raises:
-            UsageError: for a name that means nothing.
+            ConfigError: for a name that means nothing.
         """
         table = self.table()
         if name in table:
             return table[name]
         if "/" in name or Path(name).is_dir():
             return EncoderModel(query=name)
-        raise UsageError(
+        raise ConfigError(
             f"{name!r} is not an encoder: known are {', '.join(table)}",
             hint="name one of these, a sentence-transformers folder, or a name on the hub (org/model);"
             " or describe it in [evidence.own_encoders]",

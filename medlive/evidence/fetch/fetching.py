@@ -72,7 +72,6 @@ class Fetch:
     gone: tuple[str, ...]  # Files here that the publisher lists no more
     fetched: int = 0  # Files
     fetched_bytes: int = 0
-    unchanged: int = 0  # Listed as changed, and the checksum is the same
     absent: tuple[str, ...] = ()  # Listed, and not there
     removed: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()  # A sentence for each file that could not be fetched
@@ -80,8 +79,7 @@ class Fetch:
     @property
     def download_bytes(self) -> int:
         """About how many bytes are fetched."""
-        typical = self.source.typical_file
-        return sum(file.size or typical for file in self.wanted)
+        return len(self.wanted) * self.source.typical_file
 
     def save(self, *, complete: bool) -> None:
         """Write the ledger."""
@@ -198,13 +196,6 @@ async def _fetch(
     md5 = file.md5
     if file.checksum_url is not None:
         md5 = CHECKSUMS[source.publisher](await client.page(file.checksum_url), file)
-    files = fetch.ledger.files
-    known = files.get(file.name)
-    if known and md5 and known.checksum == f"md5:{md5}":
-        fetch.unchanged += 1
-        listed = {"mark": file.mark, "url": file.url}
-        files[file.name] = known.model_copy(update=listed)
-        return
     name = f"{PARTS}/{file.name}"
     part = path_below(folder, name)
     before = fetch.fetched_bytes
@@ -238,7 +229,7 @@ async def _fetch(
             except UnsafeXml as exc:
                 raise FetchFailed(f"{file.url}: {exc}") from exc
     size = part.stat().st_size
-    files[file.name] = FetchedFile(
+    fetch.ledger.files[file.name] = FetchedFile(
         name=file.name,
         url=file.url,
         mark=file.mark,
@@ -274,9 +265,8 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
         )
     if ledger.selection != selection:
         # Fetched again, for they are of another selection.
-        outdated = {"mark": "", "checksum": None}
         for name, file in ledger.files.items():
-            ledger.files[name] = file.model_copy(update=outdated)
+            ledger.files[name] = file.model_copy(update={"mark": ""})
         ledger.address, ledger.licence = source.address, source.licence
         ledger.selection = selection
     return ledger
@@ -345,9 +335,9 @@ def select_articles(
             if _is_kept(frame, names):
                 packed.write(frame.data + b"\n")
                 if identity is not None:
-                    dropped.pop(identity[2], None)
-            elif identity is not None and (update or int(identity[1] or 1) > 1):
-                dropped[identity[2]] = identity[0]
+                    dropped.pop(identity[1], None)
+            elif identity is not None and update:
+                dropped[identity[1]] = identity[0]
         for element in dropped.values():
             packed.write(b"<DeleteCitation>" + element + b"</DeleteCitation>\n")
         packed.write(_TAIL)
