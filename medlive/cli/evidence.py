@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,13 +22,11 @@ from medlive.cli.output import (
 )
 from medlive.config import Settings
 from medlive.db.session import Database
-from medlive.errors import EvidenceUnavailable, UsageError
+from medlive.errors import UsageError
 from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.model import Corpus
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
-from medlive.evidence.encoders.opening import open_reranker
-from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.manifest import IndexManifest, RerankerEntry, read_manifest
 from medlive.evidence.passage import Hit, Query
@@ -43,9 +40,6 @@ IndexOption = Annotated[
     Path | None,
     Option("--index", help="The index's folder; default: under MEDLIVE_HOME."),
 ]
-ModelsOption = Annotated[
-    Path | None, Option("--models", help="A folder of models [as configured].")
-]
 
 
 @option_group
@@ -53,13 +47,12 @@ class Building:
     """Where an index is built, and how its passages become vectors.
 
     Attributes:
-        encoder: "none", or an encoder for what it reads, or for a language, as in zh=bge-m3: a name of
-            docs/evidence.md's table, a folder, a name on the hub [as configured, the index's own, or at hand].
+        encoder: "none", or an encoder for what it reads: a name of docs/evidence.md's table, a folder, a name on the
+            hub [as configured, the index's own, or at hand].
     """
 
     index: IndexOption = None
     encoder: list[str] | None = None
-    models: ModelsOption = None
 
     @property
     def folder(self) -> Path:
@@ -79,8 +72,8 @@ def build_corpora(
 
     Raises as `plan_index` and `build_index` do.
     """
-    out, settings = building.folder, encoder_settings(building.models)
-    plan = plan_index(out, building.encoder or (), settings, fresh=fresh)
+    out, settings = building.folder, paths.encoder_settings(read_settings())
+    plan = plan_index(out, building.encoder or (), settings)
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
     notes = []
@@ -138,12 +131,6 @@ def index_folder(folder: Path | None) -> Path:
     return folder or paths.index_path(read_settings())
 
 
-def encoder_settings(models: Path | None) -> EncoderSettings:
-    """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
-    encoders = paths.encoder_settings(read_settings())
-    return encoders if models is None else replace(encoders, models=models)
-
-
 RetrieverOption = Annotated[
     Literal["bm25", "dense", "hybrid"] | None,
     Option("--retriever", help="Default: as configured or the index's."),
@@ -188,8 +175,6 @@ def search(
     index: IndexOption = None,
     not_after: DayOption = None,
     retriever: RetrieverOption = None,
-    rerank: str | None = None,
-    models: ModelsOption = None,
     online: bool = False,
 ) -> Result:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them.
@@ -198,26 +183,23 @@ def search(
         phrases: What to look for; several are fused.
         k: How many passages.
         not_after: Latest day of publication.
-        rerank: A cross-encoder, whatever was measured of it: an encoder that has one, a folder, or a name on the hub
-            [the configured one, where it was measured to help].
         online: Ask the services of [evidence] online as well, as curation does.
     """
     day = not_after and not_after.date()
     if online:
-        if index or retriever or rerank or models:
+        if index or retriever:
             raise UsageError(
                 "--online searches as curation does, with the configured index and retriever",
-                hint="leave out --index, --retriever, --rerank and --models",
+                hint="leave out --index and --retriever",
             )
         hits = with_instance(_search_online, phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
     folder = index_folder(index)
-    settings = encoder_settings(models)
+    settings = read_settings()
     opened = open_index(
         folder,
-        settings=settings,
-        reranker=open_reranker(rerank, settings=settings) if rerank else None,
-        retriever=retriever or read_settings().evidence.retriever,
+        settings=paths.encoder_settings(settings),
+        retriever=retriever or settings.evidence.retriever,
     )
     query = Query(*phrases)
     (hits,) = wait_for(opened.search([query], k=k, not_after=day))
@@ -227,10 +209,6 @@ def search(
         "hits": list(map(_hit_as_json, hits)),
     }
     notes = [described(manifest, opened.identity.retriever)]
-    by_words = [phrase for phrase in phrases if not opened.reads(phrase)]
-    if opened.dense and by_words:
-        quoted = ", ".join(map(repr, by_words))
-        notes.append(f"searched by words alone, as no encoder reads it: {quoted}")
     return Result(value, [_hits_table(hits)], notes)
 
 
@@ -285,32 +263,27 @@ def verify(index: IndexOption = None) -> None:
 
 def models(
     names: Annotated[list[str] | None, Argument(metavar="[NAME...]")] = None,
-    models: ModelsOption = None,
     download: bool = False,
-    require: bool = False,
 ) -> Result:
     """Show which encoders are known, what they read, and whether they can be used here; --download fetches them.
 
     Args:
         names: Encoders, folders or names on the hub [every known one].
         download: Fetch the named encoders' models from the hub.
-        require: Exit with status 3 unless each of them can be used.
     """
-    settings = encoder_settings(models)
+    settings = paths.encoder_settings(read_settings())
     if download and not names:
         raise UsageError(
             "--download needs the names of encoders",
             hint=f"{folders.DOWNLOAD} NAME; known are {', '.join(settings.table())}",
         )
-    rows, problems = [], []
+    rows = []
     for name in names or settings.table():
         model = settings.find(name)
         if download:
             for folder in folders.download_models(model, settings):
                 say(f"downloaded {folder}")
         problem = folders.find_problem(model, settings)
-        if problem:
-            problems.append(f"{name}: {problem}")
         row = {
             "encoder": name,
             "models": model.names,
@@ -320,18 +293,8 @@ def models(
             "problem": problem,
         }
         rows.append(row)
-    failure = None
-    if require and problems:
-        failure = EvidenceUnavailable(
-            "; ".join(problems), hint=f"{folders.DOWNLOAD} NAME fetches the models"
-        )
-    notes = []
-    if packages := folders.missing_packages():
-        notes.append(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
-    if len(problems) == len(rows):
-        notes.append("without an encoder an index is searched by its words (bm25)")
     columns = ["encoder", "models", "reads", "usable", "problem"]
-    return Result({"encoders": rows}, [table_of(rows, columns)], notes, failure)
+    return Result({"encoders": rows}, [table_of(rows, columns)])
 
 
 def gaps() -> Result:

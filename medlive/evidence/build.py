@@ -255,7 +255,7 @@ def _build_side(
     part = dense.build_dense(
         vectors.vectors(keys_of(map(store.get, readable))),
         data / folder,
-        queries=queries,
+        queries,
     )
     side = DenseSide(encoder, dense.DenseIndex(data / folder, part), np.array(readable))
     np.save(data / folder / ORDINALS, side.ordinals)

@@ -166,7 +166,6 @@ def open_index(
     *,
     settings: EncoderSettings | None = None,
     encoders: Mapping[str, Encoder] = {},
-    reranker: Reranker | None = None,
     retriever: RetrieverName | None = None,
     verify: bool = False,
 ) -> IndexRetriever:
@@ -179,8 +178,6 @@ def open_index(
         path: The index's folder.
         settings: Where models are looked for; None for below `path`.
         encoders: Encoders that are open already, by the name that the manifest gives them; others are opened.
-        reranker: A cross-encoder that is used whatever was measured; None for the one of `settings`, where the build
-            measured that it helps.
         retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
         verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
 
@@ -215,7 +212,7 @@ def open_index(
                     hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
                 )
             sides.append(index.open_side(entry, encoder))
-        reader = reranker or _measured_reranker(index, models)
+        reader = _measured_reranker(index, models)
         return IndexRetriever(
             store,
             _identity(manifest, name, reader),

@@ -13,13 +13,10 @@ from medlive.errors import (
     IndexCorrupt,
     IndexMissing,
     IndexOutdated,
-    UsageError,
     first_fault,
 )
 from medlive.evidence.corpora.model import Fetched
-from medlive.evidence.encoders.folders import find_problem
 from medlive.evidence.encoders.model import EncoderIdentity
-from medlive.evidence.encoders.table import EncoderSettings
 from medlive.integrity.digest import digest_json
 from medlive.integrity.folder import TooLong, read_small
 
@@ -214,11 +211,7 @@ def read_manifest(folder: Path) -> IndexManifest:
     return manifest
 
 
-def describe_retriever(
-    folder: Path,
-    settings: EncoderSettings,
-    retriever: str | None = None,
-) -> str:
+def describe_retriever(folder: Path, retriever: str | None = None) -> str:
     """Return in a line which retriever searches the index in `folder`, and why it is not hybrid where it is not.
 
     `retriever` is the configured one; None for the index's own.
@@ -235,11 +228,5 @@ def describe_retriever(
         return f"BM25, {index} (not hybrid: configured as bm25)"
     names = []
     for entry in manifest.dense:
-        try:
-            problem = find_problem(settings.find(entry.encoder.where), settings)
-        except UsageError as exc:
-            problem = exc.message
-        if problem:
-            return f"none: {index} needs encoder {entry.encoder.name} ({problem})"
         names.append(f"{entry.encoder.name} for {', '.join(entry.languages)}")
     return f"{'BM25 + ' if name == 'hybrid' else ''}{'; '.join(names)}, {index}"

@@ -160,10 +160,6 @@ class IndexRetriever:
             results.append(self._hits_of(query, orders, weights, k))
         return results
 
-    def reads(self, phrase: str) -> bool:
-        """Whether the phrase is searched by its meaning too."""
-        return self._reader_of(phrase) is not None
-
     def _reader_of(self, phrase: str) -> DenseSide | None:
         """The dense side that counts most for the phrase; None where none reads it."""
         best = max(self.dense, key=lambda side: side.weight_of(phrase), default=None)

@@ -250,80 +250,49 @@ class _Reading:
         ):
             return
         self.close()
-        below = (*path, title) if title else path
-        self._path = below
-        self.block(element, below)
+        self.block(element, (*path, title) if title else path)
         self.close()
         self._path = path
 
     def block(self, element: Element, path: tuple[str, ...]) -> None:
         """What stands in a section, a box or the body; a paragraph of bold words alone is a title of its own."""
-        under = path
+        self._path = path
         for child in element:
             name = child.tag
             if name in ELEMENTS["no text"]:
                 continue
             if name in ("sec", "boxed-text", "app"):
                 self.section(child, path)
-                under = path
-            elif name == "p":
-                heading = _bold_alone(child)
-                if heading:
-                    self.close()
-                    under = (*path, heading)
-                self._path = under
-                if not heading:
-                    self.paragraph(child)
+            elif name == "p" and (heading := _bold_alone(child)):
+                self.close()
+                self._path = (*path, heading)
             else:
-                self._path = under
-                self.piece(child)
+                self.text(child)
 
-    def paragraph(self, element: Element) -> None:
-        """A paragraph's words, then what is set within it: lists, tables, figures."""
+    def text(self, element: Element, mark: str = "") -> None:
+        """An element's words: what is set apart in it (a list's item, a table's row) has lines of its own."""
+        if element.tag == "tr":
+            words = list(map(flat, element))
+            self._line(" | ".join(words) if any(words) else "")
+            return
+        if element.tag == "def-item":
+            self._line("- " + ": ".join(filter(None, map(flat, element))))
+            return
         plain = Element("p")
         plain.text = element.text
         for child in element:
-            if child.tag in ELEMENTS["pieces"]:
-                self._line(flat(plain))
-                self.piece(child)
-                plain = Element("p")
-                plain.text = child.tail
-            else:
+            if child.tag not in ELEMENTS["pieces"]:
                 plain.append(child)
-        self._line(flat(plain))
-
-    def piece(self, element: Element) -> None:
-        name = element.tag
-        if name in ("list", "def-list"):
-            self._list(element)
-        elif name in ("table-wrap", "table", "fig", "fig-group"):
-            # The rows of a table; of a figure and a table the caption and what stands below.
-            for each in element.iter():
-                kind = each.tag
-                if kind in ("caption", "table-wrap-foot"):
-                    self._line(flat(each))
-                elif kind == "tr":
-                    columns = [cell for cell in each if cell.tag in ("td", "th")]
-                    if any(words := list(map(flat, columns))):
-                        self._line(" | ".join(words))
-        elif name in ELEMENTS["blocks"]:
-            self.block(element, self._path)
-        elif name not in ELEMENTS["no text"]:
-            self._line(flat(element))
-
-    def _list(self, element: Element) -> None:
-        for item in element:
-            kind = item.tag
-            if kind == "def-item":
-                self._line("- " + ": ".join(filter(None, map(flat, item))))
-            mark = "- "
-            for child in item if kind == "list-item" else ():
-                name = child.tag
-                if name in ELEMENTS["pieces"]:
-                    self.piece(child)
-                elif name not in ELEMENTS["no text"] and (words := flat(child)):
-                    self._line(mark + words)
-                    mark = ""
+                continue
+            if words_before := flat(plain):
+                self._line(mark + words_before)
+                mark = ""
+            self.text(child, "- " if child.tag == "list-item" else mark)
+            mark = ""
+            plain = Element("p")
+            plain.text = child.tail
+        if rest := flat(plain):
+            self._line(mark + rest)
 
     def _line(self, text: str) -> None:
         text = _LOOSE_MARK.sub(r"\1", _EMPTY_MARKS.sub("", text)).strip()

@@ -38,6 +38,9 @@ except ImportError as exc:
         hint=INSTALL,
     ) from exc
 
+# No warnings and progress bars on the terminal
+logging.set_verbosity_error()
+logging.disable_progress_bar()
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 Text = str | tuple[str, str]
@@ -185,8 +188,6 @@ def load_reranker(
 
 
 def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     if not model.pooling and not says_pooling(folder):
         raise EvidenceUnavailable(
             f"{folder} does not say how the vectors of its tokens become one (no pooling in modules.json)",
@@ -238,10 +239,7 @@ def _check_weights(loaded: Any, folder: Path) -> None:
 
 @contextmanager
 def _loading(folder: Path) -> Iterator[None]:
-    """Keep progress bars off the terminal; any error becomes EvidenceUnavailable."""
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    """Any error of loading becomes EvidenceUnavailable."""
     try:
         yield
     # Damaged files raise errors of four libraries without a common base.
@@ -251,7 +249,3 @@ def _loading(folder: Path) -> Iterator[None]:
             f"the model in {folder} cannot be loaded: {cause}",
             hint="fetch the model again: a file is damaged, or not of this model",
         ) from exc
-    finally:
-        logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()

@@ -73,7 +73,6 @@ class EncoderSettings:
     models: Path | None = None
     device: str = "cpu"  # "cpu", "cuda", "cuda:1"
     batch: int = 16  # Texts encoded at once
-    threads: int | None = None  # Of the CPU; None: the library's choice
     own: Mapping[str, EncoderModel] = field(default_factory=dict)
     """The entries of `[evidence.own_encoders]`."""
     by_language: Mapping[str, str] = field(default_factory=dict)

@@ -236,7 +236,6 @@ async def _fetch(
         size=size,
         digest=digest_file(part),
         checksum=md5 and f"md5:{md5}",
-        kept_size=kept.stat().st_size,
         kept_digest=digest_file(kept),
         fetched_at=now(),
     )

@@ -19,7 +19,7 @@ _PUBMED_ROW = re.compile(
 _MD5_LINE = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
 _BOOK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
 _TOPICS = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
-_RELEASE = re.compile(r"(dm_spl_release_(\w+?)\.zip)")
+_RELEASE = re.compile(r"(dm_spl_release_\w+?\.zip)")
 _LINK = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
 _MD5 = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
 _IDS_A_PAGE = 10_000
@@ -103,24 +103,23 @@ async def list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
 async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
     """The parts of a full release of labels."""
     page = html.unescape(await client.page(source.address))
-    addresses = {name: address for address, name in reversed(_LINK.findall(page))}
     checksums: dict[str, str] = {}
     # A file's checksum stands between its name and the next one's.
     _, *cut = _RELEASE.split(page)
-    for name, kind, text in zip(cut[::3], cut[1::3], cut[2::3], strict=True):
-        checksum = _MD5.search(text)
-        if checksum and kind.startswith(f"human_{source.wanted}_part"):
+    for name, text in zip(cut[::2], cut[1::2], strict=True):
+        if checksum := _MD5.search(text):
             checksums.setdefault(name, checksum[0].lower())
-    files = []
-    for name in checksums.keys() & addresses.keys():
-        url = urljoin(source.address, addresses[name])
-        md5 = checksums[name]
-        files.append(RemoteFile(name=name, url=url, mark=md5, md5=md5))
-    if not files:
+    prefix = f"dm_spl_release_human_{source.wanted}_part"
+    files: dict[str, RemoteFile] = {}
+    for address, name in _LINK.findall(page):
+        if name.startswith(prefix) and name not in files:
+            url, md5 = urljoin(source.address, address), checksums.get(name, "")
+            files[name] = RemoteFile(name=name, url=url, mark=md5, md5=md5)
+    if not files or any(not file.md5 for file in files.values()):
         raise FetchFailed(
-            f"{source.address} links no file such as dm_spl_release_human_{source.wanted}_part1.zip with its MD5"
+            f"{source.address} links no file such as {prefix}1.zip, or gives no MD5 beside it"
         )
-    return sorted(files, key=lambda file: file.name)
+    return list(files.values())
 
 
 async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:

@@ -129,8 +129,7 @@ class FetchedFile(BaseModel, frozen=True):
     digest: str  # As published: `sha256:…`
     # The publisher's, which it has: `md5:…`; None where none is published
     checksum: str | None
-    kept_size: int  # As it is here, after the selection
-    kept_digest: str
+    kept_digest: str  # As it is here, after the selection
     fetched_at: datetime
 
 

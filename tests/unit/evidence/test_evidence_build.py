@@ -469,22 +469,6 @@ def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     assert not (index / manifest.data).exists()
 
 
-def test_an_index_without_room_for_the_engines_lock_is_not_called_damaged(
-    tmp_path: Path,
-) -> None:
-    index = tmp_path / "index"
-    manifest = build_index(
-        [open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index
-    )
-    lock = index / manifest.data / "lexical" / ".tantivy-meta.lock"
-    lock.unlink(missing_ok=True)
-    lock.mkdir()
-    with pytest.raises(EvidenceUnavailable) as caught:
-        open_index(index)
-    assert not isinstance(caught.value, IndexCorrupt)
-    assert "write" in (caught.value.hint or "")
-
-
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     corpus = open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))
     with pytest.raises(UsageError) as caught:

@@ -119,18 +119,8 @@ def test_a_list_says_what_was_measured_of_a_reranker(
     [
         (("search", "fever", "--retriever", "hybrid"), 2, "--encoder NAME"),
         (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
-        (
-            ("search", "fever", "--rerank", "medcpt"),
-            3,
-            "MedCPT-Cross-Encoder was not found",
-        ),
         (("search", "fever", "--online", "--index", "x"), 2, "leave out --index"),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
-        (
-            ("models", "medcpt", "--require"),
-            3,
-            "models --download NAME fetches the models",
-        ),
         (("models", "--download"), 2, "--download needs the names of encoders"),
     ],
 )

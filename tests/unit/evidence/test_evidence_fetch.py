@@ -443,22 +443,6 @@ def test_each_release_file_has_its_own_checksum_however_the_page_is_laid_out(
     ]
 
 
-def test_a_release_without_checksums_is_fetched_again_when_its_row_changes(
-    publisher: Publisher, tmp_path: Path
-) -> None:
-    source = source_at(publisher, "dailymed-rx")
-    page = "/dailymed/spl-resources-all-drug-labels.cfm"
-    path = put_dailymed(publisher, "rx", {"aa11": label_xml("aa11")})
-    name = path.rpartition("/")[2]
-    row = f'<li><a href="{publisher.url}{path}">{name}</a> [%s GB, last modified: Oct 2, 2026]</li>'
-    publisher.files[page] = (row % 1).encode()
-    assert [file.size for file in plan_of(source, tmp_path).wanted] == [1 << 30]
-    fetch(source, tmp_path)
-    assert plan_of(source, tmp_path).wanted == ()
-    publisher.files[page] = (row % 2).encode()
-    assert [file.name for file in plan_of(source, tmp_path).wanted] == [name]
-
-
 def test_labels_are_read_by_section_and_damage_is_reported(tmp_path: Path) -> None:
     good = zipped({"a.xml": label_xml("aa11"), "a.jpg": b"x"})
     release = {

@@ -377,10 +377,11 @@ def test_damaged_ordinals_are_a_damaged_index(
 
 
 def test_a_cross_encoder_orders_the_best_anew(
-    index: Path, hybrid: IndexRetriever
+    index: Path, hybrid: IndexRetriever, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reranker = BackwardsReranker()
-    retriever = open_index(index, encoders=named(HashingEncoder()), reranker=reranker)
+    monkeypatch.setattr(module, "_measured_reranker", lambda *_: reranker)
+    retriever = open_index(index, encoders=named(HashingEncoder()))
     [fused_order] = search(hybrid, "gout dose", k=50)
     [hits] = search(retriever, Query("gout dosage", "dose in gout"), k=5)
     assert reranker.asked == [("gout dosage", 50)]

@@ -5,7 +5,6 @@ archive that unpacks to more than its bound ends with a report, and damage keeps
 """
 
 import gzip
-import heapq
 import io
 import lzma
 import re
@@ -84,12 +83,7 @@ def begins_with(suffixes: Suffixes, roots: Collection[str], path: Path) -> bool:
     A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
     OSError when the path cannot be read.
     """
-    files = [(path.name, path.resolve())]
-    if path.is_dir():
-        named = (file for file in path.rglob("*") if is_named(file.name, suffixes))
-        first = heapq.nsmallest(_LOOKED_AT, named)
-        files = [(f.name, f) for f in first if f.is_file() and not f.is_symlink()]
-    for name, file in files:
+    for name, file in files_below(path, suffixes, ReadLog())[:_LOOKED_AT]:
         heads: Iterable[bytes] = ()
         if is_named(name, suffixes) and not is_named(name, (_ZIP,)):
             heads = [head_of(file)]
