@@ -20,7 +20,6 @@ from medlive.errors import (
     BadInput,
     EvidenceUnavailable,
     IndexMissing,
-    ServiceUnavailable,
     UsageError,
 )
 from medlive.evidence import lexical
@@ -50,11 +49,11 @@ from medlive.evidence.manifest import (
 from medlive.evidence.passage import Passage
 from medlive.evidence.plan import WORDS_ALONE, IndexPlan
 from medlive.evidence.retriever import DenseSide
-from medlive.evidence.store import LINES, PassageStore, store_passages
+from medlive.evidence.store import PassageStore, store_passages
 from medlive.evidence.vectors import VectorStore, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
-from medlive.integrity.log import Locked, exclusive
+from medlive.integrity.log import exclusive
 
 _BUILDING = "building-"
 _EVERY = 1000
@@ -90,9 +89,10 @@ def build_index(
     index.
 
     Raises:
-        UsageError: for two corpora of one name, or a folder that cannot be written.
+        UsageError: for two corpora of one name.
+        OSError: for a folder that cannot be written.
         BadInput: for a corpus without passages.
-        ServiceUnavailable: while another process builds there.
+        Locked: while another process builds there.
         DiskFull: if the index does not fit.
         IndexCorrupt, IndexOutdated: if the index that is there cannot be read, and `fresh` does not drop it.
     """
@@ -296,9 +296,8 @@ def _existing_index(out: Path) -> IndexFolder | None:
         index = read_index(out)
     except IndexMissing:
         return None
-    index.check()
     # Passages that are kept get a fresh digest.
-    index.check(digests=True, only=LINES)
+    index.check(passages=True)
     return index
 
 
@@ -336,19 +335,8 @@ def _remove_leftovers(out: Path) -> None:
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """Lock the folder, and create it if necessary."""
-    try:
-        with room_for(out):
-            out.mkdir(parents=True, exist_ok=True)
-            (out / ".lock").touch()
-    except OSError as exc:
-        raise UsageError(
-            f"{out} cannot be written: {exc.strerror}",
-            hint="name a folder that you may write: --index FOLDER",
-        ) from exc
-    try:
-        with exclusive(out / ".lock"), room_for(out):
+    with room_for(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / ".lock").touch()
+        with exclusive(out / ".lock"):
             yield
-    except Locked as exc:
-        raise ServiceUnavailable(
-            f"another process is building {out}", hint="wait until it has ended"
-        ) from exc

@@ -30,7 +30,7 @@ from medlive.evidence.retriever import (
     IndexRetriever,
     RetrieverName,
 )
-from medlive.evidence.store import PassageStore
+from medlive.evidence.store import LINES, PassageStore
 from medlive.evidence.vectors import (
     Ordinals,
     VectorStore,
@@ -65,12 +65,12 @@ class IndexFolder:
         """The folder of its files."""
         return self.path / self.manifest.data
 
-    def check(self, *, digests: bool = False, only: str | None = None) -> None:
-        """Compare its files with the manifest: their sizes or, which reads all of them, their digests.
+    def check(self, *, whole: bool = False, passages: bool = False) -> None:
+        """Compare its files with the manifest: their sizes, and digests where asked for.
 
         Args:
-            digests: Whether digests are compared.
-            only: The name of the one file that is looked at; None for every file.
+            whole: Whether every file has its digest.
+            passages: Whether the passages have theirs.
 
         Raises:
             IndexCorrupt: for the first file that is missing or differs.
@@ -81,8 +81,6 @@ class IndexFolder:
                 f"the manifest of {self.path} names {name!r} as its data"
             )
         for entry in self.manifest.files:
-            if only not in (None, entry.path):
-                continue
             place = self.data / entry.path
             try:
                 path_below(self.data, entry.path)
@@ -91,7 +89,10 @@ class IndexFolder:
                     raise IndexCorrupt(
                         f"{place} has {size} bytes, expected {entry.size}"
                     )
-                if digests and (digest := digest_file(place)) != entry.digest:
+                digest = entry.digest
+                if whole or (passages and entry.path == LINES):
+                    digest = digest_file(place)
+                if digest != entry.digest:
                     raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}")
             except (OSError, UnsafePath) as exc:
                 raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
@@ -109,10 +110,9 @@ class IndexFolder:
         """Open the words' side. Raises IndexOutdated where text is cut in another way now, and IndexCorrupt."""
         current, built = lexical.parameters(), self.manifest.parameters
         if built != current:
-            changed = dict(built.items() - current.items())
-            libraries = f"{self.manifest.libraries}, now {lexical.libraries()}"
             raise IndexOutdated(
-                f"{self.path} was built with other parameters ({changed}; libraries {libraries})",
+                f"{self.path} was built with {built} by {self.manifest.libraries}, now these are {current} and"
+                f" {lexical.libraries()}"
             )
         return LexicalIndex(self.data / LEXICAL, store)
 
@@ -252,7 +252,7 @@ def _verify_in_background(path: Path) -> Future[None]:
     def verify() -> None:
         try:
             # Files of an index that was replaced meanwhile are gone; whoever has it open searches it to the end.
-            _use(path, lambda index: index.check(digests=True))
+            _use(path, lambda index: index.check(whole=True))
         except BaseException as exc:
             result.set_exception(exc)
         else:
@@ -270,7 +270,7 @@ def verify_index(path: Path) -> IndexManifest:
     """
 
     def verify(index: IndexFolder) -> IndexManifest:
-        index.check(digests=True)
+        index.check(whole=True)
         store = index.open_store()
         for entry in index.manifest.dense:
             passages = (store.get(int(n)) for n in index.read_ordinals(entry))

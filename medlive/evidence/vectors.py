@@ -59,12 +59,9 @@ def folder_of(root: Path, encoder_digest: str) -> Path:
     return root / encoder_digest.removeprefix("sha256:")[:32]
 
 
-class ShardEntry(BaseModel, frozen=True, extra="forbid"):
+class ShardEntry(BaseModel, frozen=True):
     """A finished shard, as described by its `.json`."""
 
-    encoder: str
-    encoder_digest: str
-    dimension: int
     count: int
     digest: str  # Of the `.vec` file
 
@@ -206,13 +203,7 @@ class VectorStore:
         data += vectors.tobytes()
         with whole_file(place) as handle:
             handle.write(data)
-        entry = ShardEntry(
-            encoder=self.encoder.name,
-            encoder_digest=self.encoder.digest,
-            dimension=self.encoder.dimension,
-            count=len(keys),
-            digest=digest_bytes(data),
-        )
+        entry = ShardEntry(count=len(keys), digest=digest_bytes(data))
         with whole_file(place.with_suffix(".json")) as handle:
             handle.write(entry.model_dump_json().encode() + b"\n")
 

@@ -74,7 +74,7 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
         parts = [each for each in root.iter() if each.tag in _PARTS] or [root]
         for position, part in enumerate(parts):
             place = f"{name}#{position}" if position else name
-            document = _chapter(root, part, book, place, shelf)
+            document = _chapter(part, book, place, shelf)
             withdrawn = part.get("article-type") in _NO_EVIDENCE
             # Without sections: a table of contents, or the cover of the parts below.
             sections = _sections_of(part)
@@ -85,7 +85,6 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
 
 
 def _chapter(
-    root: Element,
     part: Element,
     book: Element,
     name: str,
@@ -108,15 +107,10 @@ def _chapter(
     published = _published(meta, is_article=is_article)
     if published is None and not is_article:
         published = _published(book, is_article=False)
-    named = part.get("xml:lang") or root.get("xml:lang") or ""
-    language = named.lower().partition("-")[0]
-    # For Chinese and Japanese the characters say the language more surely.
-    is_told = len(language) == 2 and language not in ("en", "zh", "ja")
     return Document(
         id=identity,
         title=title or file.stem,
         sections=(),
-        language=language if is_told else None,
         published=published,
         url=url,
         licence=_licence(meta) or _licence(book),

@@ -72,13 +72,12 @@ def passages_of(
     *,
     corpus: str,
     licence: str,
-) -> Iterator[Passage | None]:
-    """The document's passages in reading order; None in the place of a piece that is boilerplate."""
+) -> Iterator[Passage]:
+    """The document's passages in reading order, without pieces that say nothing."""
     title = one_line(document.title)[:300]
     used: Counter[str] = Counter()
     for label, text, language in _pieces(document):
         if is_boilerplate(text):
-            yield None
             continue
         part = slug(label)
         used[part] += 1
@@ -202,7 +201,7 @@ class ReadLog:
     problem_count: int = 0
     documents: int = 0  # Documents that gave at least one passage
     left_out: int = 0
-    """Pieces that say nothing; documents without text, retracted, or in question; records that a later one replaced."""
+    """Documents that say nothing, were retracted, or are in question; records that a later one replaced."""
 
     def problem(self, member: str, cause: str) -> None:
         """Count a problem, and keep it while there is room."""
@@ -249,15 +248,8 @@ class Corpus:
     def passages(self, log: ReadLog) -> Iterator[Passage]:
         """The corpus cut into passages; what is left out is counted in `log`."""
         for document in self.reader.documents(self.path, log):
-            has_passage = False
-            for passage in passages_of(
-                document,
-                corpus=self.name,
-                licence=self.licence,
-            ):
-                if passage is None:
-                    log.left_out += 1
-                else:
-                    has_passage = True
-                    yield passage
-            log.documents += has_passage
+            pieces = passages_of(document, corpus=self.name, licence=self.licence)
+            passages = list(pieces)
+            log.documents += bool(passages)
+            log.left_out += not passages
+            yield from passages

@@ -33,7 +33,6 @@ from medlive.evidence.corpora.parsing.text import (
     language_of,
 )
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, flat
-from medlive.text.lists import read_lists
 from medlive.text.normalise import dominant_language
 
 SUFFIXES = (".xml", ".xml.gz")
@@ -264,15 +263,11 @@ def _title(holder: Element) -> str:
     bare = title.rstrip(".")
     if bare.startswith("[") and bare.endswith("]"):
         title = bare[1:-1].strip()
-    if title.rstrip(".").lower() in ("", "not available"):
-        title = flat(holder.find("VernacularTitle")) or flat(
-            holder.find("Book/BookTitle")
-        )
     return title
 
 
 def _language(text: str, own: str, written: list[str]) -> str:
-    """The language of an abstract's own words: most abstracts of articles in other languages are in English."""
+    """The language of an abstract's own words, most often English; of others the library's three letters."""
     script = language_of(text)
     if script != "en":
         return script
@@ -281,7 +276,7 @@ def _language(text: str, own: str, written: list[str]) -> str:
     named = [code for code in codes if code not in ("eng", "mul", "und")]
     if not named or "eng" in (own, *written) or dominant_language(text) == "en":
         return "en"
-    return _LANGUAGES.get(named[0], named[0][:8])
+    return named[0][:8]
 
 
 def publication_day(root: Element) -> date | None:
@@ -316,13 +311,6 @@ def publication_day(root: Element) -> date | None:
         return min(last, listed)
     return last
 
-
-_LANGUAGES = {
-    code: language
-    for language, codes in read_lists("medlive.evidence", "languages.txt").items()
-    for code in codes
-}
-"""ISO 639-2 (as the library writes it) to ISO 639-1; a language that is not here keeps its three letters."""
 
 READER = Reader(
     kind="pubmed",

@@ -136,14 +136,9 @@ class SentenceEncoder:
         with self._one_call, torch.inference_mode():
             if tokens is not None:
                 model.max_seq_length = tokens
-            vectors = encode(
+            return encode(
                 texts, prompt=prompt, batch_size=self._batch, show_progress_bar=False
             )
-        if not np.isfinite(vectors).all():
-            raise EvidenceUnavailable(
-                f"encoder {self.identity.name} gives numbers that are not finite: its weights are damaged"
-            )
-        return vectors
 
 
 def load_reranker(
@@ -209,12 +204,6 @@ def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
         else:
             loaded = SentenceTransformer(str(folder), device=settings.device, **_LOCAL)
     _check_weights(loaded, folder)
-    longest = loaded.max_seq_length
-    for tokens in (model.query_tokens, model.passage_tokens):
-        if tokens is not None and longest is not None and tokens > longest:
-            raise EvidenceUnavailable(
-                f"the model in {folder} reads {longest} tokens, and {tokens} are wanted"
-            )
     return loaded
 
 

@@ -48,10 +48,6 @@ class EncoderModel(BaseModel, frozen=True, extra="forbid"):
     def _consistent(self) -> Self:
         if self.max_usd is not None and self.usd_per_million_tokens is None:
             raise ValueError("max_usd needs usd_per_million_tokens")
-        if self.base_url and (self.pair or self.pooling):
-            raise ValueError(
-                "an endpoint pools by itself and reads no pairs: leave out pair and pooling"
-            )
         return self
 
     def reads(self, language: str) -> bool:

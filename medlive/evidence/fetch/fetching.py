@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import cast
 
 from medlive.clock import now
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput
 from medlive.evidence.client import Client, FetchFailed
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.corpora.parsing.frames import Frame, frames
@@ -137,18 +137,12 @@ async def run_plan(
         tick: Gets the bytes fetched so far and about how many there will be.
 
     Raises:
-        UsageError: if the folder cannot be made.
+        OSError: if the folder cannot be made.
         DiskFull: if the disk is full; what is complete stays.
         Locked: if another process fetches into the folder.
     """
     source, folder = fetch.source, fetch.folder
-    try:
-        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise UsageError(
-            f"{folder} cannot be written: {exc.strerror}",
-            hint="name a folder that you may write: --to FOLDER",
-        ) from exc
+    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with exclusive(folder / _LOCK):
         fetch.ledger = _ledger_of(source, folder, fetch.ledger.selection)
         saved_at = 0.0

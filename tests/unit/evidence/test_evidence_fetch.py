@@ -14,7 +14,7 @@ from typing import get_args
 
 import pytest
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.sources import (
@@ -151,15 +151,6 @@ def test_a_book_without_a_date_is_fetched(publisher: Publisher, tmp_path: Path) 
     )
     for fetched in (1, 0):
         assert fetch(source_at(publisher, "statpearls"), tmp_path).fetched == fetched
-
-
-def test_a_folder_that_cannot_be_made_is_wrong_use(
-    publisher: Publisher, tmp_path: Path
-) -> None:
-    put_two(publisher)
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be written: Not a directory"):
-        fetch(source_at(publisher, "pubmed"), tmp_path / "file" / "pubmed")
 
 
 def test_a_dry_run_writes_nothing_and_asks_for_lists_alone(

@@ -27,7 +27,7 @@ from medlive.guard.bounds import (
     ARCHIVE_MEMBER_BYTES,
 )
 from medlive.guard.printable import printable
-from medlive.integrity.folder import TooLong, read_to_end
+from medlive.integrity.folder import read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
 
 HEAD = 64 * 1024
@@ -168,8 +168,6 @@ def _file(
                 yield from _zip(packed, name, suffixes, log, largest, ARCHIVE_BYTES)
                 return
             data = read_to_end(handle, name, largest)
-    except TooLong:
-        log.problem(name, f"more than the {largest} bytes a member may have")
     except DAMAGE as exc:
         cause = exc or type(exc).__name__
         log.problem(name, f"damaged, too large or unreadable from here on: {cause}")
