@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
-MAX_K = 1000
 RRF_K = 60
 """The paper's constant: how little the first ranks differ from the next."""
 DEPTH = 100
@@ -115,7 +114,7 @@ class IndexRetriever:
         k: int,
         not_after: date | None = None,
     ) -> list[list[Hit]]:
-        """For each query its k best hits (1 ≤ k ≤ 1000), best first; equal scores are ordered by passage id.
+        """For each query its k best hits (k ≥ 1), best first; equal scores are ordered by passage id.
 
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
         side, undated ones stay. `score` is the sum of
@@ -123,8 +122,6 @@ class IndexRetriever:
 
         Raises IndexCorrupt if a file of the index is damaged.
         """
-        if not 1 <= k <= MAX_K:
-            raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         if self.verified is not None:
             await asyncio.shield(asyncio.wrap_future(self.verified))
         return await asyncio.to_thread(self.search_now, queries, k, not_after)
