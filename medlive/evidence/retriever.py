@@ -117,8 +117,8 @@ class IndexRetriever:
         """For each query its k best hits (k ≥ 1), best first; equal scores are ordered by passage id.
 
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
-        side, undated ones stay. `score` is the sum of
-        reciprocal ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own.
+        side, undated ones stay. `score` is the sum of reciprocal ranks where sides are fused, a cross-encoder's where
+        it re-ranks, else the one side's own.
 
         Raises IndexCorrupt if a file of the index is damaged.
         """
