@@ -142,7 +142,7 @@ def build(
     started = time.perf_counter()
     source = ArraySource(Path(place), count, dimension)
     asked = None if kind == "flat" else tune_on
-    part = build_dense(source, Path(folder), k=K, queries=asked)
+    part = build_dense(source, Path(folder), asked)
     seconds = time.perf_counter() - started
     ended.set()
     watcher.join()

@@ -142,8 +142,6 @@ class EvidenceSection(_Section):
     """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
     """Texts that are encoded at once."""
-    threads: Calls | None = None
-    """Of the CPU; without one the library's choice."""
     online: tuple[Literal["pubmed", "europepmc"], ...] = ()
     """Literature services that are asked for each claim's phrases, besides the index or instead of one."""
     online_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None

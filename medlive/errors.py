@@ -149,7 +149,7 @@ class IndexMissing(EvidenceUnavailable):
 class IndexCorrupt(EvidenceUnavailable):
     """The evidence index is damaged."""
 
-    # `--fresh` because a build leaves an index of the same corpora with files of the right size as it is.
+    # `--fresh` because a build keeps the other corpora of an index, which it has to read.
     default_hint = (
         "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
     )
@@ -158,7 +158,7 @@ class IndexCorrupt(EvidenceUnavailable):
 class IndexOutdated(EvidenceUnavailable):
     """The evidence index was built by another version of medlive or of the libraries it searches with."""
 
-    default_hint = IndexMissing.default_hint
+    default_hint = IndexCorrupt.default_hint
 
 
 class AccountMissing(ServiceUnavailable):

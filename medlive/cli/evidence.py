@@ -1,8 +1,7 @@
 """`medlive evidence`: build an index over medical evidence, list it, search it, check it."""
 
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
-from dataclasses import replace
+from contextlib import aclosing
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,20 +22,13 @@ from medlive.cli.output import (
 )
 from medlive.config import Settings
 from medlive.db.session import Database
-from medlive.errors import EvidenceUnavailable, UsageError
-from medlive.evidence.build import Progress, build_index, prune
+from medlive.errors import UsageError
+from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.model import Corpus
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
-from medlive.evidence.encoders.opening import open_reranker
-from medlive.evidence.encoders.table import EncoderSettings
-from medlive.evidence.index import list_indexes, open_index, verify_index
-from medlive.evidence.manifest import (
-    CorpusEntry,
-    IndexManifest,
-    RerankerEntry,
-    read_manifest,
-)
+from medlive.evidence.index import open_index, verify_index
+from medlive.evidence.manifest import IndexManifest, RerankerEntry, read_manifest
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.plan import plan_index
 from medlive.instance import paths
@@ -48,9 +40,6 @@ IndexOption = Annotated[
     Path | None,
     Option("--index", help="The index's folder; default: under MEDLIVE_HOME."),
 ]
-ModelsOption = Annotated[
-    Path | None, Option("--models", help="A folder of models [as configured].")
-]
 
 
 @option_group
@@ -58,15 +47,12 @@ class Building:
     """Where an index is built, and how its passages become vectors.
 
     Attributes:
-        encoder: "none", or an encoder for what it reads, or for a language, as in zh=bge-m3: a name of
-            docs/evidence.md's table, a folder, a name on the hub [as configured, the index's own, or at hand].
-        prune: Remove the vectors of other encoders afterwards.
+        encoder: "none", or an encoder for what it reads: a name of docs/evidence.md's table, a folder, a name on the
+            hub [as configured, the index's own, or at hand].
     """
 
     index: IndexOption = None
     encoder: list[str] | None = None
-    prune: bool = False
-    models: ModelsOption = None
 
     @property
     def folder(self) -> Path:
@@ -86,56 +72,30 @@ def build_corpora(
 
     Raises as `plan_index` and `build_index` do.
     """
-    out, settings = building.folder, encoder_settings(building.models)
-    plan = plan_index(out, building.encoder or (), settings, fresh=fresh)
+    out, settings = building.folder, paths.encoder_settings(read_settings())
+    plan = plan_index(out, building.encoder or (), settings)
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
-    before: dict[str, CorpusEntry] = {}
-    if not fresh:
-        with suppress(EvidenceUnavailable):
-            before = {entry.name: entry for entry in read_manifest(out).corpora}
-    steps: list[Progress] = []
+    notes = []
     with progress("passages") as tick:
 
         def report(step: Progress) -> None:
-            if step.stage in ("read", "built", "unchanged"):
-                steps.append(step)
+            for member, cause in step.problems:
+                notes.append(f"{member}: {cause}")
             tick(step.passages)
 
         manifest = build_index(corpora, out, report, fresh=fresh, plan=plan)
-    notes = []
-    for step in steps:
-        for member, cause in step.problems:
-            notes.append(f"{step.corpus}: {member}: {cause}")
-    for entry in manifest.corpora:
-        known = before.get(entry.name)
-        if known and known.digest != entry.digest:
-            notes.append(
-                f"{entry.name}: {counted(entry.passages, 'passage')} in the place of the {known.passages} there were"
-            )
-    last = steps[-1]
-    unchanged = last.stage == "unchanged"
-    pruned = prune(out) if building.prune else []
-    value = {
-        "path": out,
-        "unchanged": unchanged,
-        "embedded": last.embedded,
-        "reused": last.reused,
-        "pruned": pruned,
-        **manifest.model_dump(mode="json", exclude={"files"}),
-    }
-    state = "unchanged: the index holds just this already"
-    notes.append(state if unchanged else f"built {out}")
-    if last.embedded is not None:
-        notes.append(
-            f"{counted(last.embedded, 'passage')} embedded, {last.reused} had their vectors already"
-        )
-    if manifest.reranker is not None:
-        notes.append(describe_reranker(manifest.reranker))
-    notes += [f"removed {place}" for place in pruned]
+    return account_of(out, manifest, [*notes, f"built {out}"])
+
+
+def account_of(folder: Path, manifest: IndexManifest, notes: list[str]) -> Result:
+    """The corpora of an index, and what searches it."""
     names = ("name", "kind", "documents", "passages", "problems", "licence")
     passages = counted(manifest.passages, "passage")
     title = f"{passages}, {described(manifest)}, {manifest.index_digest[:19]}…"
+    if manifest.reranker is not None:
+        notes.append(describe_reranker(manifest.reranker))
+    value = {"path": folder, **manifest.model_dump(mode="json", exclude={"files"})}
     return Result(value, [table_of(manifest.corpora, names, title)], notes)
 
 
@@ -171,12 +131,6 @@ def index_folder(folder: Path | None) -> Path:
     return folder or paths.index_path(read_settings())
 
 
-def encoder_settings(models: Path | None) -> EncoderSettings:
-    """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
-    encoders = paths.encoder_settings(read_settings())
-    return encoders if models is None else replace(encoders, models=models)
-
-
 RetrieverOption = Annotated[
     Literal["bm25", "dense", "hybrid"] | None,
     Option("--retriever", help="Default: as configured or the index's."),
@@ -209,23 +163,10 @@ def build(
     return build_corpora(opened, building, fresh=fresh)
 
 
-def list_() -> Result:
-    """List the indexes under MEDLIVE_HOME."""
-    value: list[dict[str, object]] = []
-    rows: list[list[object]] = []
-    for path, manifest, problem in list_indexes(index_folder(None).parent):
-        dumped = manifest and manifest.model_dump(mode="json", exclude={"files"})
-        value.append({"path": path, "problem": problem, "manifest": dumped})
-        row: list[object] = [path, problem, None, None, None]
-        if manifest:
-            sides = [described(manifest)]
-            if manifest.reranker:
-                sides.append(describe_reranker(manifest.reranker))
-            digests = list(manifest.corpus_digests)
-            row = [path, sides, manifest.passages, digests, manifest.built_at]
-        rows.append(row)
-    columns = ["index", "retriever, or why there is none", "passages", "corpora"]
-    return Result(value, [Grid([*columns, "built"], rows)])
+def list_(index: IndexOption = None) -> Result:
+    """List the corpora of the index, and say what searches it."""
+    folder = index_folder(index)
+    return account_of(folder, read_manifest(folder), [])
 
 
 def search(
@@ -234,8 +175,6 @@ def search(
     index: IndexOption = None,
     not_after: DayOption = None,
     retriever: RetrieverOption = None,
-    rerank: str | None = None,
-    models: ModelsOption = None,
     online: bool = False,
 ) -> Result:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them.
@@ -244,26 +183,23 @@ def search(
         phrases: What to look for; several are fused.
         k: How many passages.
         not_after: Latest day of publication.
-        rerank: A cross-encoder, whatever was measured of it: an encoder that has one, a folder, or a name on the hub
-            [the configured one, where it was measured to help].
         online: Ask the services of [evidence] online as well, as curation does.
     """
     day = not_after and not_after.date()
     if online:
-        if index or retriever or rerank or models:
+        if index or retriever:
             raise UsageError(
                 "--online searches as curation does, with the configured index and retriever",
-                hint="leave out --index, --retriever, --rerank and --models",
+                hint="leave out --index and --retriever",
             )
         hits = with_instance(_search_online, phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
     folder = index_folder(index)
-    settings = encoder_settings(models)
+    settings = read_settings()
     opened = open_index(
         folder,
-        settings=settings,
-        reranker=open_reranker(rerank, settings=settings) if rerank else None,
-        retriever=retriever or read_settings().evidence.retriever,
+        settings=paths.encoder_settings(settings),
+        retriever=retriever or settings.evidence.retriever,
     )
     query = Query(*phrases)
     (hits,) = wait_for(opened.search([query], k=k, not_after=day))
@@ -273,10 +209,6 @@ def search(
         "hits": list(map(_hit_as_json, hits)),
     }
     notes = [described(manifest, opened.identity.retriever)]
-    by_words = [phrase for phrase in phrases if not opened.reads(phrase)]
-    if opened.dense and by_words:
-        quoted = ", ".join(map(repr, by_words))
-        notes.append(f"searched by words alone, as no encoder reads it: {quoted}")
     return Result(value, [_hits_table(hits)], notes)
 
 
@@ -331,32 +263,27 @@ def verify(index: IndexOption = None) -> None:
 
 def models(
     names: Annotated[list[str] | None, Argument(metavar="[NAME...]")] = None,
-    models: ModelsOption = None,
     download: bool = False,
-    require: bool = False,
 ) -> Result:
     """Show which encoders are known, what they read, and whether they can be used here; --download fetches them.
 
     Args:
         names: Encoders, folders or names on the hub [every known one].
         download: Fetch the named encoders' models from the hub.
-        require: Exit with status 3 unless each of them can be used.
     """
-    settings = encoder_settings(models)
+    settings = paths.encoder_settings(read_settings())
     if download and not names:
         raise UsageError(
             "--download needs the names of encoders",
             hint=f"{folders.DOWNLOAD} NAME; known are {', '.join(settings.table())}",
         )
-    rows, problems = [], []
+    rows = []
     for name in names or settings.table():
         model = settings.find(name)
         if download:
             for folder in folders.download_models(model, settings):
                 say(f"downloaded {folder}")
         problem = folders.find_problem(model, settings)
-        if problem:
-            problems.append(f"{name}: {problem}")
         row = {
             "encoder": name,
             "models": model.names,
@@ -366,18 +293,8 @@ def models(
             "problem": problem,
         }
         rows.append(row)
-    failure = None
-    if require and problems:
-        failure = EvidenceUnavailable(
-            "; ".join(problems), hint=f"{folders.DOWNLOAD} NAME fetches the models"
-        )
-    notes = []
-    if packages := folders.missing_packages():
-        notes.append(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
-    if len(problems) == len(rows):
-        notes.append("without an encoder an index is searched by its words (bm25)")
     columns = ["encoder", "models", "reads", "usable", "problem"]
-    return Result({"encoders": rows}, [table_of(rows, columns)], notes, failure)
+    return Result({"encoders": rows}, [table_of(rows, columns)])
 
 
 def gaps() -> Result:

@@ -41,7 +41,7 @@ from medlive.instance.paths import corpora_path
 
 _SOURCE = ("name", "about", "bytes", "checksums", "licence", "recommended")
 _PLAN = ("name", "to_fetch", "listed", "bytes", "checksums", "licence")
-_OUTCOME = ("name", "fetched", "bytes", "files", "unchanged", "removed", "failures")
+_OUTCOME = ("name", "fetched", "bytes", "files", "removed", "failures")
 
 Task = tuple[Source, Path, Selection]
 """A corpus to fetch, its folder, and what is chosen of it."""
@@ -115,7 +115,7 @@ def fetch(
     failures: list[str] = []
     for done in fetches:
         ledger = done.ledger
-        names_kept = ("fetched", "unchanged", "absent", "removed", "failures")
+        names_kept = ("fetched", "absent", "removed", "failures")
         row = fields_of(done, names_kept) | {
             "name": ledger.source,
             "files": len(ledger.files),

@@ -4,7 +4,6 @@ An index is a folder whose `manifest.json` names its data folder. A build writes
 replaces the manifest; a killed build leaves the old index as it was.
 """
 
-import json
 import shutil
 import tempfile
 from collections import Counter
@@ -20,14 +19,11 @@ from medlive.clock import now
 from medlive.errors import (
     BadInput,
     EvidenceUnavailable,
-    IndexCorrupt,
     IndexMissing,
-    IndexOutdated,
-    ServiceUnavailable,
     UsageError,
 )
 from medlive.evidence import lexical
-from medlive.evidence.corpora.model import COUNTED, Corpus, ReadLog
+from medlive.evidence.corpora.model import Corpus, ReadLog
 from medlive.evidence.corpora.survey import Survey
 from medlive.evidence.files import room_for, whole_file
 from medlive.evidence.index import (
@@ -53,11 +49,11 @@ from medlive.evidence.manifest import (
 from medlive.evidence.passage import Passage
 from medlive.evidence.plan import WORDS_ALONE, IndexPlan
 from medlive.evidence.retriever import DenseSide
-from medlive.evidence.store import LINES, PassageStore, store_passages
-from medlive.evidence.vectors import VectorStore, folder_of, keys_of
+from medlive.evidence.store import PassageStore, store_passages
+from medlive.evidence.vectors import VectorStore, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
-from medlive.integrity.log import Locked, exclusive
+from medlive.integrity.log import exclusive
 
 _BUILDING = "building-"
 _EVERY = 1000
@@ -67,19 +63,12 @@ _EVERY = 1000
 class Progress:
     """The progress of a build."""
 
-    stage: Literal[
-        "reading", "read", "indexing", "embedding", "arranging", "built", "unchanged"
-    ]
-    """`read`: one corpus is read, `problems` holds the first of what could not be; `embedding` and
-    `arranging` are the dense side's; `built` and `unchanged` end the build."""
-    corpus: str | None
+    stage: Literal["reading", "read", "indexing", "embedding"]
+    """`read`: one corpus is read, and `problems` holds the first of what could not be."""
     passages: int
-    """Passages of the corpus (while reading), embedded or arranged (in those stages), or of the index so far."""
+    """Passages of the corpus (while reading), embedded, or of the index so far."""
     problems: tuple[tuple[str, str], ...] = ()
     """The member and the cause of each."""
-    embedded: int | None = None
-    """When built: passages that had no vector of this encoder before; None without a dense side."""
-    reused: int | None = None  # When built: passages that had one
 
 
 Report = Callable[[Progress], None]
@@ -95,16 +84,17 @@ def build_index(
 ) -> IndexManifest:
     """Read the corpora, build the index at `out`, and return its manifest.
 
-    Corpora of other names in the index stay, one of the same name is replaced. An index that would not change is
-    left as it is. Vectors are kept in `out`, so that an encoder never embeds a passage twice. `plan` is as
-    `plan_index` gives it; `fresh` drops the corpora already in the index.
+    Corpora of other names in the index stay, one of the same name is replaced. Vectors are kept in `out`, so that an
+    encoder never embeds a passage twice. `plan` is as `plan_index` gives it; `fresh` drops the corpora already in the
+    index.
 
     Raises:
-        UsageError: for two corpora of one name, or a folder that cannot be written.
+        UsageError: for two corpora of one name.
+        OSError: for a folder that cannot be written.
         BadInput: for a corpus without passages.
-        ServiceUnavailable: while another process builds there.
+        Locked: while another process builds there.
         DiskFull: if the index does not fit.
-        IndexCorrupt: if the index is damaged and contains other corpora; IndexOutdated likewise.
+        IndexCorrupt, IndexOutdated: if the index that is there cannot be read, and `fresh` does not drop it.
     """
     names = {corpus.name for corpus in corpora}
     if len(names) < len(corpora):
@@ -113,7 +103,7 @@ def build_index(
             hint="put both into one folder, or build each with its --name",
         )
     with _locked(out):
-        old = None if fresh else _existing_index(out, names)
+        old = None if fresh else _existing_index(out)
         _remove_leftovers(out)
         with tempfile.TemporaryDirectory(
             prefix=_BUILDING, dir=out, ignore_cleanup_errors=True
@@ -122,27 +112,8 @@ def build_index(
             for number, corpus in enumerate(corpora):
                 scratch = work / f"corpus-{number}.sqlite"
                 readings.append(_read(corpus, scratch, progress))
-            if old is not None and _is_current(old, readings, plan):
-                manifest = old.manifest
-                progress(Progress("unchanged", None, manifest.passages))
-            else:
-                manifest = _build(out, work, old, readings, plan, progress)
+            manifest = _build(out, work, old, readings, plan, progress)
             return _with_reranker(out, manifest, plan)
-
-
-def prune(out: Path) -> list[Path]:
-    """Remove the vectors of encoders that the index does not use, and return the removed folders.
-
-    Raises as `read_manifest` does, and ServiceUnavailable while another process builds there.
-    """
-    with _locked(out):
-        vectors = out / VECTORS
-        sides = read_manifest(out).dense
-        used = {folder_of(vectors, entry.encoder.digest) for entry in sides}
-        removed = sorted({*filter(Path.is_dir, vectors.glob("*"))} - used)
-        for place in removed:
-            shutil.rmtree(place)
-        return removed
 
 
 _Reading = tuple[Corpus, Survey, ReadLog]
@@ -154,48 +125,14 @@ def _read(corpus: Corpus, scratch: Path, report: Report) -> _Reading:
     for passage in corpus.passages(log):
         survey.add(passage)
         if len(survey) % _EVERY == 0:
-            report(Progress("reading", corpus.name, len(survey)))
+            report(Progress("reading", len(survey)))
     if not len(survey):
         first = "".join(f"; {member}: {cause}" for member, cause in log.problems[:1])
         raise BadInput(
             f"{corpus.path} has no passages ({log.problem_count} problems{first})"
         )
-    for identity in survey.ambiguous_ids:
-        log.problem(
-            identity,
-            "the source gives this id to different texts; each is kept under an id of its own",
-        )
-    report(Progress("read", corpus.name, len(survey), tuple(log.problems)))
+    report(Progress("read", len(survey), tuple(log.problems)))
     return corpus, survey, log
-
-
-def _is_current(
-    old: IndexFolder,
-    readings: Sequence[_Reading],
-    plan: IndexPlan,
-) -> bool:
-    """Whether a build would give the index that is there, and that one can be searched."""
-    manifest = old.manifest
-    for corpus, survey, _ in readings:
-        fetched = corpus.fetched and corpus.fetched.digest
-        if manifest.corpus_digests.get(corpus.name) != survey.digest:
-            return False
-        if manifest.fetched_digests.get(corpus.name) != fetched:
-            return False
-    planned = []
-    for encoder, languages in plan.sides:
-        if any(map(encoder.reads, manifest.languages)):
-            planned.append((encoder.identity, languages))
-    if planned != [(entry.encoder, entry.languages) for entry in manifest.dense]:
-        return False
-    encoders = {encoder.identity.digest: encoder for encoder, _ in plan.sides}
-    try:
-        old.open_words(old.open_store())
-        for entry in manifest.dense:
-            old.open_side(entry, encoders[entry.encoder.digest])
-    except EvidenceUnavailable:
-        return False
-    return True
 
 
 def _build(
@@ -221,15 +158,9 @@ def _build(
         counts[passage.corpus] += 1
         languages.add(passage.language)
         if ordinal % _EVERY == 0:
-            report(Progress("indexing", passage.corpus, ordinal))
-    dense = []
-    reused = embedded = 0
-    for number in range(len(plan.sides)):
-        built = _build_side(out, data, number, plan, report)
-        if built is not None:
-            dense.append(built[0])
-            reused += built[1]
-            embedded += built[2]
+            report(Progress("indexing", ordinal))
+    sides = [_build_side(out, data, n, plan, report) for n in range(len(plan.sides))]
+    dense = [side for side in sides if side is not None]
     built_at = now()
     for corpus, survey, log in readings:
         corpora[corpus.name] = CorpusEntry(
@@ -239,10 +170,11 @@ def _build(
             licence=corpus.licence,
             passages=counts[corpus.name],
             repeated=len(survey) - counts[corpus.name],
+            documents=log.documents,
+            left_out=log.left_out,
             problems=log.problem_count,
             built_at=built_at,
             fetched=corpus.fetched,
-            **{name: getattr(log, name) for name in COUNTED},
         )
     parameters = lexical.parameters()
     digests = {name: entry.digest for name, entry in corpora.items()}
@@ -265,8 +197,6 @@ def _build(
     sync(out)
     _write_manifest(out, manifest)
     _remove_leftovers(out)
-    counted = (embedded, reused) if dense else (None, None)
-    report(Progress("built", None, manifest.passages, (), *counted))
     return manifest
 
 
@@ -289,7 +219,7 @@ def _build_side(
     number: int,
     plan: IndexPlan,
     report: Report,
-) -> tuple[DenseEntry, int, int] | None:
+) -> DenseEntry | None:
     """Embed what is new for one encoder, arrange all its vectors, and measure them.
 
     Args:
@@ -300,8 +230,7 @@ def _build_side(
         report: Gets the progress.
 
     Returns:
-        The side, how many of its passages had vectors, and how many were embedded; None where no passage is in the
-        encoder's languages.
+        The side; None where no passage is in the encoder's languages.
     """
     # It needs faiss, which an index of words does without.
     from medlive.evidence import dense
@@ -312,10 +241,10 @@ def _build_side(
     if not readable:
         return None
     vectors = VectorStore(out / VECTORS, encoder.identity)
-    reused, embedded = vectors.embed_missing(
+    vectors.embed_missing(
         map(store.get, readable),
         encoder,
-        progress=lambda count: report(Progress("embedding", None, count)),
+        progress=lambda count: report(Progress("embedding", count)),
     )
     queries = None
     if len(readable) > dense.FLAT_UP_TO:
@@ -326,13 +255,12 @@ def _build_side(
     part = dense.build_dense(
         vectors.vectors(keys_of(map(store.get, readable))),
         data / folder,
-        queries=queries,
-        progress=lambda count: report(Progress("arranging", None, count)),
+        queries,
     )
     side = DenseSide(encoder, dense.DenseIndex(data / folder, part), np.array(readable))
     np.save(data / folder / ORDINALS, side.ordinals)
     words = LexicalIndex(data / LEXICAL, store)
-    entry = DenseEntry(
+    return DenseEntry(
         encoder=encoder.identity,
         languages=languages,
         reason=plan.reason,
@@ -340,7 +268,6 @@ def _build_side(
         part=part,
         weights=dense.measure_weights(store, words, side, languages),
     )
-    return entry, reused, embedded
 
 
 def _with_reranker(
@@ -363,27 +290,14 @@ def _with_reranker(
     return manifest
 
 
-def _existing_index(out: Path, names: set[str]) -> IndexFolder | None:
-    """Return the index whose other corpora are to be kept; None if there is none or it cannot be read."""
+def _existing_index(out: Path) -> IndexFolder | None:
+    """Return the index that is there, which can be read; None if there is none."""
     try:
         index = read_index(out)
-        index.check()
-        if index.manifest.corpus_digests.keys() - names:
-            # Passages that are kept would get a fresh digest.
-            index.check(digests=True, only=LINES)
     except IndexMissing:
         return None
-    except (IndexCorrupt, IndexOutdated) as exc:
-        missing = set[str]()
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            manifest = json.loads((out / MANIFEST).read_bytes())
-            missing = {entry["name"] for entry in manifest["corpora"]} - names
-        if not missing:
-            return None
-        raise type(exc)(
-            f"{exc.message}; it also contains {', '.join(sorted(missing))}, which cannot be kept",
-            hint="name these corpora too, or start again without them; both with --fresh",
-        ) from exc
+    # Passages that are kept get a fresh digest.
+    index.check(passages=True)
     return index
 
 
@@ -421,19 +335,8 @@ def _remove_leftovers(out: Path) -> None:
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """Lock the folder, and create it if necessary."""
-    try:
-        with room_for(out):
-            out.mkdir(parents=True, exist_ok=True)
-            (out / ".lock").touch()
-    except OSError as exc:
-        raise UsageError(
-            f"{out} cannot be written: {exc.strerror}",
-            hint="name a folder that you may write: --index FOLDER",
-        ) from exc
-    try:
-        with exclusive(out / ".lock"), room_for(out):
+    with room_for(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / ".lock").touch()
+        with exclusive(out / ".lock"):
             yield
-    except Locked as exc:
-        raise ServiceUnavailable(
-            f"another process is building {out}", hint="wait until it has ended"
-        ) from exc

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from io import BufferedWriter
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -21,7 +21,6 @@ from medlive.evidence.files import room_for
 from medlive.guard.bounds import LITERATURE_BYTES
 from medlive.guard.http import (
     RETRIED_STATUSES,
-    AddressRefused,
     any_address,
     guarded_client,
     public_addresses,
@@ -46,7 +45,6 @@ ANSWER_S = 120.0
 """Most seconds for a literature service's whole answer, however slowly it comes."""
 LARGEST_PAGE = 64 * 1024 * 1024
 _LATER = "what was fetched is kept; run the same command again later"
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
 
 
@@ -229,20 +227,11 @@ class Client(AbstractAsyncContextManager["Client"]):
                             )
                         wait_s = max(wait_s, asked_s)
                         raise ConnectionError(f"status {status}")
-                    if status in (404, 410):
-                        text = f"{url} does not exist (status {status})"
-                        failure = FetchFailed(text)
-                        failure.absent = True
+                    if response.next_request is None:
+                        failure = FetchFailed(f"{url}: status {status}; expected 200")
+                        failure.absent = status in (404, 410)
                         raise failure
-                    if status not in _REDIRECTS:
-                        raise FetchFailed(f"{url}: status {status}; expected 200")
-                    location = response.headers.get("location", "")
-                    try:
-                        target = urljoin(url, location)
-                    except ValueError as exc:
-                        raise FetchFailed(
-                            f"{url} redirects to {printable(location)[:200]}: {exc}"
-                        ) from exc
+                    target = str(response.next_request.url)
             finally:
                 self._free_at[host] = time.monotonic() + wait_s
             came = f"{url} redirects to "
@@ -268,9 +257,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             try:
                 return await work()
             except (httpx2.TransportError, TimeoutError, ConnectionError) as exc:
-                cause = f"{type(exc).__name__}: {exc}".removesuffix(": ")
-                # Ours, of an answer
-                cause = cause.removeprefix(f"{ConnectionError.__name__}: ")
+                cause = str(exc) or type(exc).__name__
             failures = 0 if size() > furthest else failures + 1
             furthest = max(furthest, size())
             if failures == ATTEMPTS:
@@ -290,17 +277,12 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 async def _public(host: str, port: int) -> list[str]:
     """The addresses of a publisher's host, all public; those of this machine only by its own names."""
-    local = _is_loopback(host)
-    try:
-        return await asyncio.to_thread(
-            public_addresses,
-            host,
-            port,
-            allow_loopback=local,
-        )
-    except AddressRefused as exc:
-        hint = "a copy in the own network is named under [evidence.mirrors]"
-        raise FetchFailed(exc.message, hint=hint) from exc
+    return await asyncio.to_thread(
+        public_addresses,
+        host,
+        port,
+        allow_loopback=_is_loopback(host),
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -16,7 +16,7 @@ what words had found.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,10 @@ FLAT_UP_TO = 50_000
 """Passages. One query over a million × 768 takes flat 336-400 ms on two cores: 17-20 ms over so many."""
 QUERIES = 256
 """Queries that the number of cells is chosen on, and again as many that the recall is measured on."""
+TARGET = 0.95
+"""The recall@k against exact search that enough cells are searched for."""
+K = 32
+"""Neighbours that the recall is measured on."""
 TRAINING = 200_000
 """Vectors that cells are made from, at most."""
 REFINE = 32
@@ -165,11 +169,7 @@ def _search(
 def build_dense(
     source: StoredVectors,
     out: Path,
-    *,
     queries: Matrix | None = None,
-    target: float = 0.95,
-    k: int = 32,
-    progress: Callable[[int], None] = lambda _: None,
 ) -> DensePart:
     """Build the index of all vectors of the source, and return its description.
 
@@ -177,9 +177,6 @@ def build_dense(
         source: The vectors, in the order of their ordinals.
         out: The folder that gets the file.
         queries: For the compressed kind: half to choose the cells to search, half to measure; None for the flat kind.
-        target: The recall@k against exact search that enough cells are searched for.
-        k: Neighbours that the recall is measured on.
-        progress: Gets the number of vectors added so far.
 
     Returns:
         The description, with the recall that was measured.
@@ -189,6 +186,8 @@ def build_dense(
     """
     count, dimension = len(source), source.encoder.dimension
     parameters = None
+    index: Any = faiss.IndexFlatIP(dimension)
+    recalled = DenseRecall(k=K, value=1.0, queries=0, target=TARGET)
     if queries is not None:
         # Making cells, and finding each vector's cell, costs in proportion to their number: this is the least of the
         # field's rule, two to eight times the root of the count. A cell needs vectors to be made from.
@@ -201,24 +200,14 @@ def build_dense(
             "refine": REFINE,
         }
         index = _trained(source, parameters)
-    else:
-        index = faiss.IndexFlatIP(dimension)
-    for first, block in _blocks(source):
+    for _, block in _blocks(source):
         index.add(block)
-        progress(first + len(block))
     out.mkdir(parents=True, exist_ok=True)
     with whole_file(out / INDEX) as handle:
         faiss.write_index(index, faiss.PyCallbackIOWriter(handle.write, _COPIED))
-    recalled = DenseRecall(
-        k=k,
-        value=1.0,
-        queries=0,
-        target=target,
-    )
     if parameters is not None and queries is not None:
-        k = min(k, count)
-        nearest = exact(source, queries, k)
-        parameters["nprobe"], recalled = _measured(index, queries, nearest, k, target)
+        nearest = exact(source, queries, min(K, count))
+        parameters["nprobe"], recalled = _measured(index, queries, nearest)
     return DensePart(
         kind="flat" if queries is None else "ivf_pq",
         parameters=parameters,
@@ -301,8 +290,6 @@ def _measured(
     index: Any,
     queries: Matrix,
     expected: Ordinals,
-    k: int,
-    target: float,
 ) -> tuple[int, DenseRecall]:
     """Choose the number of cells on every second query, and measure the recall on the others.
 
@@ -310,20 +297,20 @@ def _measured(
     so that a build gives the same index on a busy machine.
     """
     chosen_on, measured_on = slice(0, None, 2), slice(1, None, 2)
-    cells = faiss.extract_index_ivf(index).nlist
+    cells, k = faiss.extract_index_ivf(index).nlist, expected.shape[1]
 
     def recall_at(nprobe: int, half: slice) -> float:
         _, ordinals = _search(index, queries[half], k, nprobe)
         return recall(ordinals, expected[half])
 
     nprobe = 1
-    while nprobe < cells and recall_at(nprobe, chosen_on) < target + _MARGIN:
+    while nprobe < cells and recall_at(nprobe, chosen_on) < TARGET + _MARGIN:
         nprobe = min(2 * nprobe, cells)
     measured = DenseRecall(
         k=k,
         value=round(recall_at(nprobe, measured_on), 4),
         queries=len(queries[measured_on]),
-        target=target,
+        target=TARGET,
     )
     return nprobe, measured
 

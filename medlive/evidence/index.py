@@ -1,23 +1,15 @@
 """An index on disk: its files, whether they are what the manifest says, and the retriever that searches them."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from medlive.errors import (
-    EvidenceUnavailable,
-    IndexCorrupt,
-    IndexMissing,
-    IndexOutdated,
-    MedliveError,
-    UsageError,
-)
+from medlive.errors import IndexCorrupt, IndexOutdated, UsageError
 from medlive.evidence import lexical
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
@@ -38,7 +30,7 @@ from medlive.evidence.retriever import (
     IndexRetriever,
     RetrieverName,
 )
-from medlive.evidence.store import PassageStore
+from medlive.evidence.store import LINES, PassageStore
 from medlive.evidence.vectors import (
     Ordinals,
     VectorStore,
@@ -73,12 +65,12 @@ class IndexFolder:
         """The folder of its files."""
         return self.path / self.manifest.data
 
-    def check(self, *, digests: bool = False, only: str | None = None) -> None:
-        """Compare its files with the manifest: their sizes or, which reads all of them, their digests.
+    def check(self, *, whole: bool = False, passages: bool = False) -> None:
+        """Compare its files with the manifest: their sizes, and digests where asked for.
 
         Args:
-            digests: Whether digests are compared.
-            only: The name of the one file that is looked at; None for every file.
+            whole: Whether every file has its digest.
+            passages: Whether the passages have theirs.
 
         Raises:
             IndexCorrupt: for the first file that is missing or differs.
@@ -89,8 +81,6 @@ class IndexFolder:
                 f"the manifest of {self.path} names {name!r} as its data"
             )
         for entry in self.manifest.files:
-            if only not in (None, entry.path):
-                continue
             place = self.data / entry.path
             try:
                 path_below(self.data, entry.path)
@@ -99,7 +89,10 @@ class IndexFolder:
                     raise IndexCorrupt(
                         f"{place} has {size} bytes, expected {entry.size}"
                     )
-                if digests and (digest := digest_file(place)) != entry.digest:
+                digest = entry.digest
+                if whole or (passages and entry.path == LINES):
+                    digest = digest_file(place)
+                if digest != entry.digest:
                     raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}")
             except (OSError, UnsafePath) as exc:
                 raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
@@ -117,10 +110,9 @@ class IndexFolder:
         """Open the words' side. Raises IndexOutdated where text is cut in another way now, and IndexCorrupt."""
         current, built = lexical.parameters(), self.manifest.parameters
         if built != current:
-            changed = dict(built.items() - current.items())
-            libraries = f"{self.manifest.libraries}, now {lexical.libraries()}"
             raise IndexOutdated(
-                f"{self.path} was built with other parameters ({changed}; libraries {libraries})",
+                f"{self.path} was built with {built} by {self.manifest.libraries}, now these are {current} and"
+                f" {lexical.libraries()}"
             )
         return LexicalIndex(self.data / LEXICAL, store)
 
@@ -174,7 +166,6 @@ def open_index(
     *,
     settings: EncoderSettings | None = None,
     encoders: Mapping[str, Encoder] = {},
-    reranker: Reranker | None = None,
     retriever: RetrieverName | None = None,
     verify: bool = False,
 ) -> IndexRetriever:
@@ -187,8 +178,6 @@ def open_index(
         path: The index's folder.
         settings: Where models are looked for; None for below `path`.
         encoders: Encoders that are open already, by the name that the manifest gives them; others are opened.
-        reranker: A cross-encoder that is used whatever was measured; None for the one of `settings`, where the build
-            measured that it helps.
         retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
         verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
 
@@ -213,7 +202,8 @@ def open_index(
         for entry in manifest.dense if name != "bm25" else ():
             encoder = encoders.get(entry.encoder.name)
             if encoder is None:
-                encoder = open_named_encoder(path, entry, models)
+                where = entry.encoder.where
+                encoder = open_encoder(where, settings=models, known=entry.encoder)
             if encoder.identity.digest != entry.encoder.digest:
                 raise IndexOutdated(
                     f"{path / MANIFEST}: its vectors were made by encoder {entry.encoder.name} from"
@@ -222,7 +212,7 @@ def open_index(
                     hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
                 )
             sides.append(index.open_side(entry, encoder))
-        reader = reranker or _measured_reranker(index, models)
+        reader = _measured_reranker(index, models)
         return IndexRetriever(
             store,
             _identity(manifest, name, reader),
@@ -262,7 +252,7 @@ def _verify_in_background(path: Path) -> Future[None]:
     def verify() -> None:
         try:
             # Files of an index that was replaced meanwhile are gone; whoever has it open searches it to the end.
-            _use(path, lambda index: index.check(digests=True))
+            _use(path, lambda index: index.check(whole=True))
         except BaseException as exc:
             result.set_exception(exc)
         else:
@@ -280,7 +270,7 @@ def verify_index(path: Path) -> IndexManifest:
     """
 
     def verify(index: IndexFolder) -> IndexManifest:
-        index.check(digests=True)
+        index.check(whole=True)
         store = index.open_store()
         for entry in index.manifest.dense:
             passages = (store.get(int(n)) for n in index.read_ordinals(entry))
@@ -295,37 +285,6 @@ def verify_index(path: Path) -> IndexManifest:
         return index.manifest
 
     return _use(path, verify)
-
-
-def list_indexes(
-    folder: Path,
-) -> Iterator[tuple[Path, IndexManifest | None, str | None]]:
-    """Yield the indexes in `folder` and its subfolders by path: each with its manifest, or why it cannot be read."""
-    below = sorted(filter(Path.is_dir, folder.glob("*")))
-    for place in [folder, *below]:
-        with suppress(IndexMissing):
-            try:
-                yield place, read_manifest(place), None
-            except (IndexCorrupt, IndexOutdated) as exc:
-                yield place, None, exc.message
-
-
-def open_named_encoder(
-    path: Path,
-    entry: DenseEntry,
-    settings: EncoderSettings,
-) -> Encoder:
-    """Open the encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
-    try:
-        return open_encoder(entry.encoder.where, settings=settings, known=entry.encoder)
-    except MedliveError as exc:
-        way = "or do without it: --retriever bm25 to search, --encoder none to build"
-        # The index, not the caller, names the missing encoder.
-        kind = EvidenceUnavailable if type(exc) is UsageError else type(exc)
-        raise kind(
-            f"the index at {path} was built with encoder {entry.encoder.name}, which cannot be opened: {exc.message}",
-            hint=f"{exc.hint}; {way}" if exc.hint else way,
-        ) from exc
 
 
 def _identity(

@@ -24,9 +24,7 @@ from typing import Any
 
 from medlive.errors import (
     NO_SPACE,
-    EvidenceUnavailable,
     IndexCorrupt,
-    IndexOutdated,
     MissingExtra,
 )
 from medlive.evidence.corpora.parsing.text import HAN, stop_words
@@ -207,22 +205,16 @@ class LexicalIndex:
     """The index on disk; one instance may serve any number of threads at once."""
 
     def __init__(self, folder: Path, store: PassageStore) -> None:
-        """Open the index in `folder` over the passages of `store`. Raises IndexCorrupt, IndexOutdated, or
-        EvidenceUnavailable where the engine cannot write its lock file."""
+        """Open the index in `folder` over the passages of `store`. Raises IndexCorrupt."""
         try:
             self._index = tantivy.Index.open(str(folder))
             self._index.config_reader("manual")
             self._index.reload()
             self._searcher = self._index.searcher()
         except ValueError as exc:
-            if "lockfile" in str(exc).lower():
-                raise EvidenceUnavailable(
-                    f"{folder} cannot be opened without a lock file of the engine's: {exc}",
-                    hint=f"let this user write in {folder}, or copy the index to where that is so",
-                ) from exc
-            outdated = "incompatible" in str(exc).lower()
-            raise (IndexOutdated if outdated else IndexCorrupt)(
-                f"{folder} cannot be opened: {exc}"
+            # Damaged, of another version of the engine, or without room for its lock file: it says so.
+            raise IndexCorrupt(
+                f"{folder} cannot be opened, which takes leave to write a lock file there: {exc}"
             ) from exc
         if self._searcher.num_docs != len(store):
             raise IndexCorrupt(

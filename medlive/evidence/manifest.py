@@ -13,13 +13,10 @@ from medlive.errors import (
     IndexCorrupt,
     IndexMissing,
     IndexOutdated,
-    UsageError,
     first_fault,
 )
 from medlive.evidence.corpora.model import Fetched
-from medlive.evidence.encoders.folders import find_problem
 from medlive.evidence.encoders.model import EncoderIdentity
-from medlive.evidence.encoders.table import EncoderSettings
 from medlive.integrity.digest import digest_json
 from medlive.integrity.folder import TooLong, read_small
 
@@ -31,7 +28,7 @@ DenseKind = Literal["flat", "ivf_pq"]
 """How vectors are arranged: exact, or compressed."""
 
 
-class CorpusEntry(BaseModel, frozen=True, extra="forbid"):
+class CorpusEntry(BaseModel, frozen=True):
     """A corpus as it was when it was read."""
 
     name: str
@@ -40,15 +37,9 @@ class CorpusEntry(BaseModel, frozen=True, extra="forbid"):
     licence: str
     documents: int
     passages: int  # Passages in the index
-    boilerplate: int  # Pieces left out because they say nothing
     repeated: int  # Passages left out because the corpus holds the same text again, or prints it under many titles
-    empty: int  # Documents that the source published without text
-    # Records that a later version or file of the source replaced or deleted
-    superseded: int = 0
-    # Documents that were retracted or withdrawn, and the notices that say so
-    retracted: int = 0
-    # Documents under an expression of concern, and the notices that say so
-    questioned: int = 0
+    # What else was left out: see `ReadLog.left_out`
+    left_out: int = 0
     problems: int  # Members that could not be read
     built_at: datetime
     # None for a corpus that `evidence fetch` did not fetch
@@ -220,11 +211,7 @@ def read_manifest(folder: Path) -> IndexManifest:
     return manifest
 
 
-def describe_retriever(
-    folder: Path,
-    settings: EncoderSettings,
-    retriever: str | None = None,
-) -> str:
+def describe_retriever(folder: Path, retriever: str | None = None) -> str:
     """Return in a line which retriever searches the index in `folder`, and why it is not hybrid where it is not.
 
     `retriever` is the configured one; None for the index's own.
@@ -241,11 +228,5 @@ def describe_retriever(
         return f"BM25, {index} (not hybrid: configured as bm25)"
     names = []
     for entry in manifest.dense:
-        try:
-            problem = find_problem(settings.find(entry.encoder.where), settings)
-        except UsageError as exc:
-            problem = exc.message
-        if problem:
-            return f"none: {index} needs encoder {entry.encoder.name} ({problem})"
         names.append(f"{entry.encoder.name} for {', '.join(entry.languages)}")
     return f"{'BM25 + ' if name == 'hybrid' else ''}{'; '.join(names)}, {index}"

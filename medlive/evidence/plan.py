@@ -1,17 +1,16 @@
 """Which sides an index gets beside its words: the encoders that are asked for, configured, known or at hand."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from medlive.errors import EvidenceUnavailable, UsageError
+from medlive.errors import ConfigError, EvidenceUnavailable
 from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
-from medlive.evidence.index import open_named_encoder
 from medlive.evidence.manifest import read_manifest
 
 Routes = dict[str, tuple[str, ...]]
@@ -34,17 +33,14 @@ def plan_index(
     out: Path,
     requested: Sequence[str],
     settings: EncoderSettings,
-    *,
-    fresh: bool = False,
 ) -> IndexPlan:
     """Return the dense sides that the index at `out` gets, and the reason.
 
     Args:
         out: The index's folder.
-        requested: "none"; or encoders as in `open_encoder`, each for what it reads, or for one language
-            ("zh=NAME"). Empty: as configured, else the index's own (unless `fresh`), else what is at hand.
+        requested: "none"; or encoders as in `open_encoder`, each for what it reads. Empty: as configured, else the
+            index's own, else what is at hand.
         settings: Where models are looked for, and what `[evidence.encoders]` says.
-        fresh: Whether the index is built from its beginning, so that its own encoders do not count.
 
     Raises:
         As `open_encoder` does, for what was requested or configured and for the index's own encoders.
@@ -54,25 +50,22 @@ def plan_index(
     known = {}
     with suppress(EvidenceUnavailable):
         known = {entry.encoder.where: entry for entry in read_manifest(out).dense}
-    configured = [f"{lang}={name}" for lang, name in settings.by_language.items()]
-    named = requested or configured
-    own = {} if named or fresh else known
-    if named:
-        routes = _named(named, settings)
-        why = "it was asked for" if requested else "[evidence.encoders] names it"
-    elif own:
-        routes = {where: entry.languages for where, entry in own.items()}
+    if requested:
+        routes = _named([("all", name) for name in requested], settings)
+        why = "it was asked for"
+    elif settings.by_language:
+        routes = _named(settings.by_language.items(), settings)
+        why = "[evidence.encoders] names it"
+    elif known:
+        routes = {where: entry.languages for where, entry in known.items()}
         why = "the index has vectors of it"
     else:
         routes = _at_hand(settings)
         why = "its models are at hand"
     sides = []
     for where, languages in routes.items():
-        if where in own:
-            encoder = open_named_encoder(out, own[where], settings)
-        else:
-            identity = known[where].encoder if where in known else None
-            encoder = open_encoder(where, settings=settings, known=identity)
+        identity = known[where].encoder if where in known else None
+        encoder = open_encoder(where, settings=settings, known=identity)
         sides.append((encoder, languages))
     name = settings.reranker
     reranker = open_reranker(name, settings=settings) if name else None
@@ -87,19 +80,14 @@ def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
     for language in LANGUAGES:
         if not any(language in languages for languages in routes.values()):
             names = [n for n, m in settings.table().items() if m.reads(language)]
-            parts.append(
-                f"no encoder for {language}: {DOWNLOAD} {names[0]}, or another of {', '.join(names)}"
-            )
+            parts.append(f"no encoder for {language}: {DOWNLOAD} {names[0]}")
     return "; ".join(parts)
 
 
-def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
-    """The routes of "NAME", "zh=NAME" and "all=NAME"."""
+def _named(named: Iterable[tuple[str, str]], settings: EncoderSettings) -> Routes:
+    """The routes of (language, or "all"; encoder)."""
     routes: Routes = defaultdict(tuple)
-    for text in named:
-        language, separator, name = text.partition("=")
-        if not separator:
-            language, name = "all", text
+    for language, name in named:
         if (folder := Path(name).expanduser()).is_dir():
             name = str(folder.resolve())
         readable = tuple(filter(settings.find(name).reads, LANGUAGES))
@@ -108,8 +96,8 @@ def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
         elif language in readable:
             routes[name] += (language,)
         else:
-            raise UsageError(
-                f"encoder {name} does not read {language!r}, but {', '.join(readable)}",
+            raise ConfigError(
+                f"[evidence.encoders]: {name} does not read {language!r}, but {', '.join(readable)}",
                 hint="name an encoder of that language; docs/evidence.md has a table",
             )
     return routes

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
-MAX_K = 1000
 RRF_K = 60
 """The paper's constant: how little the first ranks differ from the next."""
 DEPTH = 100
@@ -115,16 +114,14 @@ class IndexRetriever:
         k: int,
         not_after: date | None = None,
     ) -> list[list[Hit]]:
-        """For each query its k best hits (1 ≤ k ≤ 1000), best first; equal scores are ordered by passage id.
+        """For each query its k best hits (k ≥ 1), best first; equal scores are ordered by passage id.
 
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
-        side, undated ones stay. `score` is the sum of
-        reciprocal ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own.
+        side, undated ones stay. `score` is the sum of reciprocal ranks where sides are fused, a cross-encoder's where
+        it re-ranks, else the one side's own.
 
         Raises IndexCorrupt if a file of the index is damaged.
         """
-        if not 1 <= k <= MAX_K:
-            raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         if self.verified is not None:
             await asyncio.shield(asyncio.wrap_future(self.verified))
         return await asyncio.to_thread(self.search_now, queries, k, not_after)
@@ -159,10 +156,6 @@ class IndexRetriever:
                     weights["dense", number] = reader.weight_of(phrase)
             results.append(self._hits_of(query, orders, weights, k))
         return results
-
-    def reads(self, phrase: str) -> bool:
-        """Whether the phrase is searched by its meaning too."""
-        return self._reader_of(phrase) is not None
 
     def _reader_of(self, phrase: str) -> DenseSide | None:
         """The dense side that counts most for the phrase; None where none reads it."""

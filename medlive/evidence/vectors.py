@@ -2,9 +2,9 @@
 
 A store is one folder per encoder, with shards: a `.vec` file (the keys of its passages, then their vectors) and a
 `.json` that describes it, written last, both named by the digest of the keys. A killed build loses only the shard
-in progress. Processes may write at the same time, on many machines: what two embed is there twice. Vectors are
-half-precision floats: of the nearest 32 among 200,000 clustered vectors of 768 dimensions, 99.88 to 99.94 % were
-the same as with single precision, at half the size.
+in progress. One process at a time writes, which is the one that builds the index. Vectors are half-precision floats:
+of the nearest 32 among 200,000 clustered vectors of 768 dimensions, 99.88 to 99.94 % were the same as with single
+precision, at half the size.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, first_fault
 from medlive.evidence.encoders.model import Encoder, EncoderIdentity, Pairs
-from medlive.evidence.files import sweep_parts, whole_file
+from medlive.evidence.files import whole_file
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import digest_bytes, digest_file
 from medlive.integrity.folder import read_small
@@ -59,12 +59,9 @@ def folder_of(root: Path, encoder_digest: str) -> Path:
     return root / encoder_digest.removeprefix("sha256:")[:32]
 
 
-class ShardEntry(BaseModel, frozen=True, extra="forbid"):
+class ShardEntry(BaseModel, frozen=True):
     """A finished shard, as described by its `.json`."""
 
-    encoder: str
-    encoder_digest: str
-    dimension: int
     count: int
     digest: str  # Of the `.vec` file
 
@@ -108,29 +105,24 @@ class VectorStore:
         *,
         shard_size: int | None = None,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> tuple[int, int]:
+    ) -> None:
         """Embed the passages that no finished shard contains, shard by shard.
 
         `passages` is read once, with the texts of one shard in memory; `progress` gets the number embedded so far.
-
-        Returns:
-            How many passages had a vector before, and how many texts were embedded.
 
         Raises:
             EvidenceUnavailable: if the encoder returns something other than finite vectors.
             DiskFull: if a shard does not fit; the finished ones stay.
         """
-        sweep_parts(self.folder)
-        self._read_shards()
-        present, made, seen = 0, 0, set[bytes]()
+        for part in self.folder.glob("*.part"):  # Of a process that was killed
+            part.unlink()
+        made, seen = 0, set[bytes]()
 
         def missing() -> Iterator[tuple[bytes, tuple[str, str]]]:
-            nonlocal present
             for passage in passages:
                 key = passage_key(passage)
-                if self._rows(np.frombuffer(key, dtype=KEY))[0] >= 0:
-                    present += 1
-                elif key not in seen:
+                is_new = self._rows(np.frombuffer(key, dtype=KEY))[0] < 0
+                if is_new and key not in seen:
                     seen.add(key)
                     yield key, passage.title_and_text
 
@@ -146,7 +138,6 @@ class VectorStore:
             self._write_shard(list(shard), np.concatenate(vectors))
             made += len(shard)
         self._read_shards()
-        return present, made
 
     def _entries(self) -> Iterator[tuple[Path, ShardEntry]]:
         """Yield each finished shard's file and description. Raises IndexCorrupt."""
@@ -212,13 +203,7 @@ class VectorStore:
         data += vectors.tobytes()
         with whole_file(place) as handle:
             handle.write(data)
-        entry = ShardEntry(
-            encoder=self.encoder.name,
-            encoder_digest=self.encoder.digest,
-            dimension=self.encoder.dimension,
-            count=len(keys),
-            digest=digest_bytes(data),
-        )
+        entry = ShardEntry(count=len(keys), digest=digest_bytes(data))
         with whole_file(place.with_suffix(".json")) as handle:
             handle.write(entry.model_dump_json().encode() + b"\n")
 

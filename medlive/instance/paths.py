@@ -30,7 +30,6 @@ def encoder_settings(settings: Settings) -> EncoderSettings:
         models=evidence.models,
         device=evidence.device,
         batch=evidence.batch,
-        threads=evidence.threads,
         own=evidence.own_encoders,
         by_language={str(k): name for k, name in evidence.encoders.items()},
         reranker=evidence.reranker or "",

@@ -28,7 +28,6 @@ from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.evidence.index import read_index
 from medlive.evidence.passage import Passage
-from medlive.evidence.store import LINES
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS, read_small
 from medlive.llm.registry import EMPTY, Registry
@@ -422,8 +421,7 @@ def read_passages(
         opened = read_index(index)
     except IndexMissing:
         return {}
-    opened.check()
-    opened.check(digests=True, only=LINES)
+    opened.check(passages=True)
     same = set()
     for snapshot in snapshots:
         for used in snapshot.manifest.provenance.evidence:

@@ -38,7 +38,13 @@ _GENERAL_TITLE = re.compile(
     r"|background|overview|methods?|results|discussion|conclusions?|recommendations?|evidence"
     r"|abstract)\W*"
 )
-_RETRACTED = ("retracted-article", "retraction", "partial-retraction")
+_NO_EVIDENCE = (
+    "retracted-article",
+    "retraction",
+    "partial-retraction",
+    "expression-of-concern",
+)
+"""Types of articles."""
 _PARTS = ("book-part", "article")
 _LEFT_OUT = re.compile(
     r"""(?ix) \W* (?:
@@ -68,25 +74,17 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
         parts = [each for each in root.iter() if each.tag in _PARTS] or [root]
         for position, part in enumerate(parts):
             place = f"{name}#{position}" if position else name
-            document = _chapter(root, part, book, place, shelf)
-            kind = part.get("article-type")
-            if kind in _RETRACTED or is_retracted_title(document.title):
-                log.retracted += 1
-                continue
-            if kind == "expression-of-concern":
-                log.questioned += 1
-                continue
-            sections, skipped = _sections_of(part)
-            log.boilerplate += skipped
-            if sections:
-                yield replace(document, sections=tuple(sections))
+            document = _chapter(part, book, place, shelf)
+            withdrawn = part.get("article-type") in _NO_EVIDENCE
+            # Without sections: a table of contents, or the cover of the parts below.
+            sections = _sections_of(part)
+            if withdrawn or is_retracted_title(document.title) or not sections:
+                log.left_out += 1
             else:
-                # A table of contents, or the cover of the parts below.
-                log.empty += 1
+                yield replace(document, sections=tuple(sections))
 
 
 def _chapter(
-    root: Element,
     part: Element,
     book: Element,
     name: str,
@@ -109,15 +107,10 @@ def _chapter(
     published = _published(meta, is_article=is_article)
     if published is None and not is_article:
         published = _published(book, is_article=False)
-    named = part.get("xml:lang") or root.get("xml:lang") or ""
-    language = named.lower().partition("-")[0]
-    # For Chinese and Japanese the characters say the language more surely.
-    is_told = len(language) == 2 and language not in ("en", "zh", "ja")
     return Document(
         id=identity,
         title=title or file.stem,
         sections=(),
-        language=language if is_told else None,
         published=published,
         url=url,
         licence=_licence(meta) or _licence(book),
@@ -140,10 +133,6 @@ def _address(
     if "pmc" in kinds or kinds.get("pmcid", "").upper().startswith("PMC"):
         number = (kinds.get("pmc") or kinds["pmcid"]).upper().removeprefix("PMC")
         return f"PMC{number}", f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{number}/"
-    if "pmid" in kinds:
-        return kinds["pmid"], f"https://pubmed.ncbi.nlm.nih.gov/{kinds['pmid']}/"
-    if "doi" in kinds and "pmcid" not in kinds:
-        return kinds["doi"], f"https://doi.org/{kinds['doi']}"
     books = _identifiers(book, "book-id")
     if "pmcid" in kinds and "pmcid" in books:
         place = f"{books['pmcid']}/{kinds['pmcid']}"
@@ -201,8 +190,8 @@ def _licence(meta: Element) -> str | None:
     return words[:200] or None
 
 
-def _sections_of(part: Element) -> tuple[list[Section], int]:
-    """The part's sections in reading order, and how many were left out as saying nothing of medicine.
+def _sections_of(part: Element) -> list[Section]:
+    """The part's sections in reading order, but for those that say nothing of medicine.
 
     References, glossaries, questions for readers, acknowledgements and the like are left out, whatever stands
     below them. A part within the part is not this part's text.
@@ -223,13 +212,12 @@ def _sections_of(part: Element) -> tuple[list[Section], int]:
                     if each.tag in ("app", "book-app"):
                         reading.section(each, ())
     reading.close()
-    return reading.sections, reading.omitted
+    return reading.sections
 
 
 class _Reading:
     def __init__(self) -> None:
         self.sections: list[Section] = []
-        self.omitted = 0
         self._path: tuple[str, ...] = ()
         self._lines: list[str] = []
 
@@ -254,83 +242,51 @@ class _Reading:
             _LEFT_OUT.fullmatch(title)
             or element.get("sec-type") in ELEMENTS["kinds left out"]
         ):
-            self.omitted += 1
             return
         self.close()
-        below = (*path, title) if title else path
-        self._path = below
-        self.block(element, below)
+        self.block(element, (*path, title) if title else path)
         self.close()
         self._path = path
 
     def block(self, element: Element, path: tuple[str, ...]) -> None:
         """What stands in a section, a box or the body; a paragraph of bold words alone is a title of its own."""
-        under = path
+        self._path = path
         for child in element:
             name = child.tag
             if name in ELEMENTS["no text"]:
                 continue
             if name in ("sec", "boxed-text", "app"):
                 self.section(child, path)
-                under = path
-            elif name == "p":
-                heading = _bold_alone(child)
-                if heading:
-                    self.close()
-                    under = (*path, heading)
-                self._path = under
-                if not heading:
-                    self.paragraph(child)
+            elif name == "p" and (heading := _bold_alone(child)):
+                self.close()
+                self._path = (*path, heading)
             else:
-                self._path = under
-                self.piece(child)
+                self.text(child)
 
-    def paragraph(self, element: Element) -> None:
-        """A paragraph's words, then what is set within it: lists, tables, figures."""
+    def text(self, element: Element, mark: str = "") -> None:
+        """An element's words: what is set apart in it (a list's item, a table's row) has lines of its own."""
+        if element.tag == "tr":
+            words = list(map(flat, element))
+            self._line(" | ".join(words) if any(words) else "")
+            return
+        if element.tag == "def-item":
+            self._line("- " + ": ".join(filter(None, map(flat, element))))
+            return
         plain = Element("p")
         plain.text = element.text
         for child in element:
-            if child.tag in ELEMENTS["pieces"]:
-                self._line(flat(plain))
-                self.piece(child)
-                plain = Element("p")
-                plain.text = child.tail
-            else:
+            if child.tag not in ELEMENTS["pieces"]:
                 plain.append(child)
-        self._line(flat(plain))
-
-    def piece(self, element: Element) -> None:
-        name = element.tag
-        if name in ("list", "def-list"):
-            self._list(element)
-        elif name in ("table-wrap", "table", "fig", "fig-group"):
-            # The rows of a table; of a figure and a table the caption and what stands below.
-            for each in element.iter():
-                kind = each.tag
-                if kind in ("caption", "table-wrap-foot"):
-                    self._line(flat(each))
-                elif kind == "tr":
-                    columns = [cell for cell in each if cell.tag in ("td", "th")]
-                    if any(words := list(map(flat, columns))):
-                        self._line(" | ".join(words))
-        elif name in ELEMENTS["blocks"]:
-            self.block(element, self._path)
-        elif name not in ELEMENTS["no text"]:
-            self._line(flat(element))
-
-    def _list(self, element: Element) -> None:
-        for item in element:
-            kind = item.tag
-            if kind == "def-item":
-                self._line("- " + ": ".join(filter(None, map(flat, item))))
-            mark = "- "
-            for child in item if kind == "list-item" else ():
-                name = child.tag
-                if name in ELEMENTS["pieces"]:
-                    self.piece(child)
-                elif name not in ELEMENTS["no text"] and (words := flat(child)):
-                    self._line(mark + words)
-                    mark = ""
+                continue
+            if words_before := flat(plain):
+                self._line(mark + words_before)
+                mark = ""
+            self.text(child, "- " if child.tag == "list-item" else mark)
+            mark = ""
+            plain = Element("p")
+            plain.text = child.tail
+        if rest := flat(plain):
+            self._line(mark + rest)
 
     def _line(self, text: str) -> None:
         text = _LOOSE_MARK.sub(r"\1", _EMPTY_MARKS.sub("", text)).strip()

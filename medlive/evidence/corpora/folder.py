@@ -1,6 +1,6 @@
 """A folder of plain text and Markdown files: one document a file, Markdown headings as sections.
 
-The title is the first `# ` heading, else the file's name. Files are UTF-8, UTF-16 with its mark, or GB18030.
+The title is the first `# ` heading, else the file's name. Files are UTF-8 or GB18030.
 """
 
 import re
@@ -25,16 +25,15 @@ _EMPHASIS = re.compile(r"\A([*_]{1,3})(.+)\1\Z")
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every file with text."""
     for name, data in members(path, _SUFFIXES, log):
-        utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
         text = None
-        for encoding in ["utf-16"] if utf16 else ["gb18030", "utf-8-sig"]:
+        for encoding in ("gb18030", "utf-8-sig"):
             with suppress(UnicodeDecodeError):
                 text = data.decode(encoding)
         if text is None:
-            log.problem(name, "neither UTF-8, UTF-16 nor GB18030")
+            log.problem(name, "neither UTF-8 nor GB18030")
             continue
         if not text.strip():
-            log.empty += 1
+            log.left_out += 1
             continue
         title = ""
         sections: tuple[Section, ...] = (Section("", text),)

@@ -17,7 +17,6 @@ The question is (or was made from) the article's title and is the passage's titl
 abstract's own conclusion and its last section.
 """
 
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
@@ -46,13 +45,11 @@ from medlive.evidence.corpora.parsing.files import (
 )
 from medlive.evidence.corpora.parsing.text import published_by
 from medlive.guard.bounds import PASSAGE_LINE_BYTES
-from medlive.integrity.folder import TooLong, open_given, read_given
+from medlive.integrity.folder import open_given, read_given
 
 T = TypeVar("T")
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson")
-_CHAPTER = re.compile(r"(article-\d+)_\d+")
-"""A chunk of StatPearls: the chapter's own name in the book, and the chunk's number."""
 
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 Published = Annotated[date | None, BeforeValidator(published_by)]
@@ -73,14 +70,13 @@ class Row(BaseModel):
 
 
 class _Passage(Row):
-    text: str | None = Field(None, validation_alias=AliasChoices("text", "content"))
-    contents: str | None = None  # MedRAG's title and content in one
+    text: str = Field(validation_alias=AliasChoices("text", "content"))
     section: Text = ""
     language: str | None = None
     licence: str | None = Field(
         None, validation_alias=AliasChoices("licence", "license")
     )
-    PMID: int | str | None = None
+    PMID: int | None = None
 
 
 def files_of(path: Path) -> list[Path]:
@@ -124,7 +120,7 @@ def converted(
         if any(section.text.strip() for section in made.sections):
             yield made
         else:
-            log.empty += 1
+            log.left_out += 1
 
 
 def _lines(name: str, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
@@ -148,25 +144,13 @@ def _lines(name: str, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
 
 def _passage(line: bytes) -> Document:
     row = _Passage.model_validate_json(line)
-    title, section, text = row.title, row.section, row.text
-    chapter = _CHAPTER.fullmatch(row.id)
-    if text is None:
-        if row.contents is None:
-            raise ValueError("`text` (or `content`) is missing")
-        inside = title and row.contents.startswith(title)
-        text = row.contents[len(title) :].lstrip(". ") if inside else row.contents
     url = row.url
-    if chapter and " -- " in title and not section:
-        title, section = title.split(" -- ", 1)
-        section = section.replace(" -- ", " > ")
-    if chapter and not url:
-        url = f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
-    elif row.PMID and not url and re.fullmatch("[0-9]+", str(row.PMID)):
-        url = f"https://pubmed.ncbi.nlm.nih.gov/{int(row.PMID)}/"
+    if row.PMID is not None and not url:
+        url = f"https://pubmed.ncbi.nlm.nih.gov/{row.PMID}/"
     return Document(
         id=row.id,
-        title=title,
-        sections=(Section(section, text),),
+        title=row.title,
+        sections=(Section(row.section, row.text),),
         language=row.language or None,
         published=row.published,
         url=url,
@@ -270,13 +254,9 @@ def abstracts(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every abstract of the file."""
     try:
         entries = TypeAdapter(dict[str, Any]).validate_json(read_given(path))
-    except (OSError, TooLong) as exc:
+    except (OSError, ValidationError) as exc:
         raise BadInput(
-            f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}"
-        ) from exc
-    except ValidationError as exc:
-        raise BadInput(
-            f"{path} is not a PubMedQA file: expected a JSON object keyed by PMID"
+            f"{path} is not a PubMedQA file, a JSON object keyed by PMID: {exc}"
         ) from exc
     rows = zip(entries, entries.items(), strict=True)
     yield from converted(rows, log, _abstract)

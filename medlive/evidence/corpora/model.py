@@ -40,15 +40,6 @@ _BOILERPLATE = re.compile(
       | 本(?:网)?站使用\s*cookie
     )"""
 )
-COUNTED = (
-    "documents",
-    "boilerplate",
-    "empty",
-    "superseded",
-    "retracted",
-    "questioned",
-)
-"""What a `ReadLog` counts besides problems, and a manifest keeps."""
 MAX_PROBLEMS_KEPT = 1000
 """Problems kept with their names; further ones are only counted: a ruined archive must not fill memory."""
 
@@ -81,13 +72,12 @@ def passages_of(
     *,
     corpus: str,
     licence: str,
-) -> Iterator[Passage | None]:
-    """The document's passages in reading order; None in the place of a piece that is boilerplate."""
+) -> Iterator[Passage]:
+    """The document's passages in reading order, without pieces that say nothing."""
     title = one_line(document.title)[:300]
     used: Counter[str] = Counter()
     for label, text, language in _pieces(document):
         if is_boilerplate(text):
-            yield None
             continue
         part = slug(label)
         used[part] += 1
@@ -210,12 +200,8 @@ class ReadLog:
     problems: list[tuple[str, str]] = field(default_factory=list)
     problem_count: int = 0
     documents: int = 0  # Documents that gave at least one passage
-    boilerplate: int = 0  # Pieces left out because they hold navigation, link lists or nothing readable
-    empty: int = 0  # Documents that the source itself published without text
-    # Records that a later version or file of the source replaced or deleted
-    superseded: int = 0
-    retracted: int = 0  # Documents that were retracted or withdrawn, and the notices that say so; none is evidence
-    questioned: int = 0  # Documents under an expression of concern, and the notices that say so; none is evidence
+    left_out: int = 0
+    """Documents that say nothing, were retracted, or are in question; records that a later one replaced."""
 
     def problem(self, member: str, cause: str) -> None:
         """Count a problem, and keep it while there is room."""
@@ -262,15 +248,8 @@ class Corpus:
     def passages(self, log: ReadLog) -> Iterator[Passage]:
         """The corpus cut into passages; what is left out is counted in `log`."""
         for document in self.reader.documents(self.path, log):
-            has_passage = False
-            for passage in passages_of(
-                document,
-                corpus=self.name,
-                licence=self.licence,
-            ):
-                if passage is None:
-                    log.boilerplate += 1
-                else:
-                    has_passage = True
-                    yield passage
-            log.documents += has_passage
+            pieces = passages_of(document, corpus=self.name, licence=self.licence)
+            passages = list(pieces)
+            log.documents += bool(passages)
+            log.left_out += not passages
+            yield from passages

@@ -62,7 +62,7 @@ def labels(path: Path, log: ReadLog) -> Iterator[Document]:
         if not number:
             log.problem(name, "not a structured product label: <setId> is missing")
         elif not sections:
-            log.empty += 1
+            log.left_out += 1
         else:
             yield Document(
                 id=number,
@@ -143,7 +143,7 @@ def topics(path: Path, log: ReadLog) -> Iterator[Document]:
             if not identity or not title:
                 log.problem(name, "a health topic without id or title")
             elif not sections:
-                log.empty += 1
+                log.left_out += 1
             else:
                 others = filter(None, [n.text for n in topic.findall("also-called")])
                 if names := ", ".join(others):
@@ -173,14 +173,14 @@ def pages(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every pair with an answer."""
     for name, root in xml_roots(path, (".xml",), _PAGE, log):
         pairs = list(root.iter("QAPair"))
-        log.empty += not pairs
+        log.left_out += not pairs
         focus = (root.findtext("Focus") or "").strip()
         place = "/".join(PurePosixPath(name).with_suffix("").parts[-2:])
         for position, pair in enumerate(pairs, start=1):
             question = find(pair, "Question")
             answer = "".join(find(pair, "Answer").itertext())
             if not answer.strip():
-                log.empty += 1
+                log.left_out += 1
                 continue
             yield Document(
                 id=f"{place}-{pair.get('pid') or position}",

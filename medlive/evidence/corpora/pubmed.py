@@ -33,32 +33,26 @@ from medlive.evidence.corpora.parsing.text import (
     language_of,
 )
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, flat
-from medlive.text.lists import read_lists
 from medlive.text.normalise import dominant_language
 
 SUFFIXES = (".xml", ".xml.gz")
 LICENCE = "NLM terms; the abstract is its publisher's"
-PMID = re.compile(
-    rb"<PMID(?:\s+Version\s*=\s*[\"'](\d{1,4})[\"'])?\s*>\s*(\d{1,8})\s*</PMID>"
-)
+PMID = re.compile(rb"<PMID(?:\s[^>]*)?>\s*(\d{1,8})\s*</PMID>")
 NOTICE = re.compile(
     rb"<CommentsCorrections\s[^>]*RefType\s*=\s*[\"'](\w+)[\"'][^>]*>(.*?)</CommentsCorrections>",
     re.S,
 )
 NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
 """One stands in each record that retracts another article, or says that there is concern about it."""
-_RETRACTING = {"RetractionOf", "PartialRetractionOf"}
-_RETRACTED = _RETRACTING | {
+_AGAINST = {"RetractionOf", "PartialRetractionOf", "ExpressionOfConcernFor"}
+_NO_EVIDENCE = _AGAINST | {
     "RetractionIn",
     "PartialRetractionIn",
     "RetractedandRepublishedIn",
     "Retracted Publication",
     "Retraction of Publication",
     "Retraction Notice",
-}
-_QUESTIONED = {
     "ExpressionOfConcernIn",
-    "ExpressionOfConcernFor",
     "Expression of Concern",
 }
 """Notices of a record, and its types, that make it no evidence."""
@@ -112,46 +106,29 @@ class _Valid:
         default_factory=lambda: np.zeros(10**8, dtype=np.uint32)
     )
     """By PMID; the system gives memory only to the pages that are written."""
-    # Only of articles whose version is not 1
-    versions: dict[int, int] = field(default_factory=dict)
-    retracted: set[int] = field(default_factory=set)  # Named by a notice of retraction
-    concerns: set[int] = field(default_factory=set)  # Named by an expression of concern
+    withdrawn: set[int] = field(default_factory=set)
+    """Named by a notice of retraction or concern."""
     count: int = 0
 
     def take(self, records: Iterator[Frame]) -> None:
         """Take note of a file's records; of none of them when the file turns out to be unreadable."""
-        articles, versions = array("I"), array("H")
-        deleted = []
-        retracted, concerns = set[int](), set[int]()
+        articles = array("I")
+        deleted: list[int] = []
+        withdrawn = set[int]()
         for frame in records:
-            article, version = 0, 1
+            article = 0
             if frame.kind == "DeleteCitation":
-                for number in PMID.finditer(frame.data):
-                    deleted.append((int(number[2]), int(number[1] or 0)))
-            elif named := PMID.search(frame.data):
-                article, version = int(named[2]), int(named[1] or 1)
+                deleted += map(int, PMID.findall(frame.data))
+            else:
+                article = int(pmid_of(frame.data) or 0)
             articles.append(article)
-            versions.append(version)
             if any(map(frame.data.__contains__, NOTICES)):
-                retracted |= _named_by(frame.data, _RETRACTING)
-                concerns |= _named_by(frame.data, {"ExpressionOfConcernFor"})
-        for article, version in zip(articles, versions, strict=True):
-            self._add(article, version)
-        for article, version in deleted:
-            # Without a version, every one is meant.
-            if not version or version >= self.versions.get(article, 1):
-                self.numbers[article] = 0
-                self.versions.pop(article, None)
-        self.retracted |= retracted
-        self.concerns |= concerns
-
-    def _add(self, article: int, version: int) -> None:
-        """Count the next record, which holds unless a later version of its article was met."""
-        self.count += 1
-        if article and version >= self.versions.get(article, 1):
-            self.numbers[article] = self.count
-            if version != 1:
-                self.versions[article] = version
+                withdrawn |= _named_by(frame.data)
+        # Of several records of an article the last one's number stays.
+        self.numbers[articles] = self.count + np.arange(1, len(articles) + 1)
+        self.numbers[deleted] = 0
+        self.count += len(articles)
+        self.withdrawn |= withdrawn
 
     def holds(
         self,
@@ -169,22 +146,18 @@ class _Valid:
             return False
         elif not article:
             log.problem(place, "a record without a PMID")
-        elif self.numbers[article] != number:
-            log.superseded += 1
-        elif article in self.retracted:
-            log.retracted += 1
-        elif article in self.concerns:
-            log.questioned += 1
+        elif self.numbers[article] != number or article in self.withdrawn:
+            log.left_out += 1
         else:
             return True
         return False
 
 
-def _named_by(data: bytes, kinds: set[str]) -> set[int]:
-    """The articles that a record's notices of these kinds are about."""
+def _named_by(data: bytes) -> set[int]:
+    """The articles that a record's notices of retraction or concern are about."""
     articles = set()
     for notice in NOTICE.finditer(data):
-        if notice[1].decode() in kinds:
+        if notice[1].decode() in _AGAINST:
             articles.add(int(pmid_of(notice[2]) or 0))
     return articles
 
@@ -192,7 +165,7 @@ def _named_by(data: bytes, kinds: set[str]) -> set[int]:
 def pmid_of(data: bytes) -> str | None:
     """Return the PMID of a record; None if it names none."""
     match = PMID.search(data)
-    return None if match is None else match[2].decode()
+    return None if match is None else match[1].decode()
 
 
 def documents_of_record(
@@ -200,42 +173,29 @@ def documents_of_record(
     log: ReadLog,
     file: str = "",
 ) -> Iterator[Document]:
-    """Yield the abstracts of one record, unless it was retracted, is questioned, or has no date.
+    """Yield the abstracts of one record, unless it was retracted, is in question, or has no date.
 
     Args:
         frame: A record with a PMID.
         log: Counts what is left out.
         file: The name of the file that it stands in.
     """
-    article = pmid_of(frame.data)
+    article, place = pmid_of(frame.data), f"{file}, line {frame.line}"
     try:
         root = parse_record(frame.data)
     except ParseError as exc:
-        line, column = exc.position
-        cause = str(exc).partition(":")[0]
-        log.problem(
-            f"{file}, line {frame.line + line - 1}",
-            f"PMID {article}, column {column}: {cause}",
-        )
+        log.problem(place, f"PMID {article}: {exc}")
         return
     marks = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
     marks |= set(map(flat, root.iter("PublicationType")))
     titles = map(flat, root.iter("ArticleTitle"))
-    if marks & _RETRACTED or any(map(is_retracted_title, titles)):
-        log.retracted += 1
-        return
-    if marks & _QUESTIONED:
-        log.questioned += 1
-        return
+    withdrawn = marks & _NO_EVIDENCE or any(map(is_retracted_title, titles))
     documents = list(_texts(root, str(article), publication_day(root)))
-    if not documents:
-        log.empty += 1
+    if withdrawn or not documents:
+        log.left_out += 1
     elif documents[0].published is None:
         # Undated evidence counts as known at all times, which a new article must not.
-        log.problem(
-            f"{file}, line {frame.line}",
-            f"PMID {article}: no date of publication can be read",
-        )
+        log.problem(place, f"PMID {article}: no date of publication can be read")
     else:
         yield from documents
 
@@ -303,15 +263,11 @@ def _title(holder: Element) -> str:
     bare = title.rstrip(".")
     if bare.startswith("[") and bare.endswith("]"):
         title = bare[1:-1].strip()
-    if title.rstrip(".").lower() in ("", "not available"):
-        title = flat(holder.find("VernacularTitle")) or flat(
-            holder.find("Book/BookTitle")
-        )
     return title
 
 
 def _language(text: str, own: str, written: list[str]) -> str:
-    """The language of an abstract's own words: most abstracts of articles in other languages are in English."""
+    """The language of an abstract's own words, most often English; of others the library's three letters."""
     script = language_of(text)
     if script != "en":
         return script
@@ -320,7 +276,7 @@ def _language(text: str, own: str, written: list[str]) -> str:
     named = [code for code in codes if code not in ("eng", "mul", "und")]
     if not named or "eng" in (own, *written) or dominant_language(text) == "en":
         return "en"
-    return _LANGUAGES.get(named[0], named[0][:8])
+    return named[0][:8]
 
 
 def publication_day(root: Element) -> date | None:
@@ -355,13 +311,6 @@ def publication_day(root: Element) -> date | None:
         return min(last, listed)
     return last
 
-
-_LANGUAGES = {
-    code: language
-    for language, codes in read_lists("medlive.evidence", "languages.txt").items()
-    for code in codes
-}
-"""ISO 639-2 (as the library writes it) to ISO 639-1; a language that is not here keeps its three letters."""
 
 READER = Reader(
     kind="pubmed",

@@ -82,11 +82,6 @@ class Survey:
             whole.update(line)
         return f"sha256:{whole.hexdigest()}"
 
-    @cached_property
-    def ambiguous_ids(self) -> list[str]:
-        """The ids that the source gave to different texts."""
-        return [identity for (identity,) in self._database.execute(_AMBIGUOUS)]
-
     def kept(self) -> Iterator[Passage]:
         """Yield the passages to store, in the order in which they were added.
 

@@ -78,12 +78,6 @@ def check_folder(folder: Path) -> None:
             folder,
             f"{folder} lacks weights (*.safetensors; others are not read, since they could run code)",
         )
-    for weights in weights_of(folder):
-        if weights.stat().st_size != _stated_size(weights):
-            raise _unusable(
-                folder,
-                f"{weights} has another size than its header states: it is damaged, or half downloaded",
-            )
 
 
 def weights_of(folder: Path) -> list[Path]:
@@ -115,22 +109,16 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     """The modules that a sentence-transformers folder is made of; none for a plain model."""
     if not (folder / "modules.json").is_file():
         return []
-    modules = _read_json(folder, "modules.json")
-    return [module for module in modules if isinstance(module, dict)]
+    modules: list[dict[str, Any]] = _read_json(folder, "modules.json")
+    return modules
 
 
 def _read_json(folder: Path, name: str) -> Any:
-    """Read an object or a list."""
     place = folder / name
     try:
-        value = json.loads(place.read_bytes())
-    except FileNotFoundError as exc:
-        raise _unusable(folder, f"{folder} lacks {name}") from exc
+        return json.loads(place.read_bytes())
     except (OSError, ValueError, RecursionError) as exc:
         raise _unusable(folder, f"{place} cannot be read: {exc}") from exc
-    if not isinstance(value, dict | list):
-        raise _unusable(folder, f"{place} holds a {type(value).__name__}")
-    return value
 
 
 def _unusable(folder: Path, message: str) -> EvidenceUnavailable:
@@ -138,32 +126,6 @@ def _unusable(folder: Path, message: str) -> EvidenceUnavailable:
         message,
         hint=f"put all files of the model into {folder}, or download it: {DOWNLOAD} NAME",
     )
-
-
-def _stated_size(weights: Path) -> int | None:
-    """Return the size of a safetensors file by its header; None if the header cannot be read."""
-    try:
-        with weights.open("rb") as handle:
-            length = int.from_bytes(handle.read(8), "little")
-            header = json.loads(handle.read(min(length, weights.stat().st_size)))
-        header.pop("__metadata__", None)
-        ends = [int(entry["data_offsets"][1]) for entry in header.values()]
-    except (
-        OSError,
-        OverflowError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ):
-        return None
-    return 8 + length + max(ends, default=0)
-
-
-def missing_packages() -> tuple[str, ...]:
-    """The packages of the extra `dense` that are not installed."""
-    return tuple(name for name in PACKAGES if find_spec(name) is None)
 
 
 def find_problem(model: EncoderModel, settings: EncoderSettings) -> str | None:
@@ -175,44 +137,30 @@ def find_problem(model: EncoderModel, settings: EncoderSettings) -> str | None:
             find_folder(name, settings)
         except EvidenceUnavailable as exc:
             return exc.message
-    if packages := missing_packages():
-        return f"{', '.join(packages)} not installed ({INSTALL})"
-    return None
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    return f"{', '.join(missing)} not installed ({INSTALL})" if missing else None
 
 
 def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path]:
     """Fetch an encoder's models, and its reranker, and return their folders.
 
     They go into the configured folder, else into MEDLIVE_HOME/models; what is there already is not fetched again.
-    HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE hold as for any use of the hub.
+    HF_ENDPOINT and HF_TOKEN hold as for any use of the hub.
 
     Raises:
         ServiceUnavailable: without huggingface_hub, or if the hub cannot be reached or refuses.
     """
     try:
         import httpx2
-        from huggingface_hub import constants, set_client_factory, snapshot_download
-        from huggingface_hub.errors import OfflineModeIsEnabled
+        from huggingface_hub import set_client_factory, snapshot_download
     except ImportError as exc:
         raise ServiceUnavailable(
             "downloading models needs huggingface_hub", hint=INSTALL
         ) from exc
     tls = tls_context()
 
-    def refuse_offline(request: httpx2.Request) -> None:
-        if constants.is_offline_mode():
-            raise OfflineModeIsEnabled(
-                f"HF_HUB_OFFLINE is set, and {request.url.host} is not asked"
-            )
-
     def client() -> httpx2.Client:
-        hooks = {"request": [refuse_offline]}
-        return httpx2.Client(
-            event_hooks=hooks,
-            follow_redirects=True,
-            timeout=_SILENCE_S,
-            verify=tls,
-        )
+        return httpx2.Client(follow_redirects=True, timeout=_SILENCE_S, verify=tls)
 
     set_client_factory(client)
     folders = []

@@ -24,7 +24,7 @@ def open_encoder(
     Raises:
         MissingExtra: without `medlive[dense]`.
         EvidenceUnavailable: for a model that is missing, damaged or another's.
-        UsageError: for an unknown name.
+        ConfigError: for an unknown name.
     """
     model = settings.find(name)
     if model.base_url:

@@ -38,6 +38,9 @@ except ImportError as exc:
         hint=INSTALL,
     ) from exc
 
+# No warnings and progress bars on the terminal
+logging.set_verbosity_error()
+logging.disable_progress_bar()
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 Text = str | tuple[str, str]
@@ -133,14 +136,9 @@ class SentenceEncoder:
         with self._one_call, torch.inference_mode():
             if tokens is not None:
                 model.max_seq_length = tokens
-            vectors = encode(
+            return encode(
                 texts, prompt=prompt, batch_size=self._batch, show_progress_bar=False
             )
-        if not np.isfinite(vectors).all():
-            raise EvidenceUnavailable(
-                f"encoder {self.identity.name} gives numbers that are not finite: its weights are damaged"
-            )
-        return vectors
 
 
 def load_reranker(
@@ -185,8 +183,6 @@ def load_reranker(
 
 
 def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     if not model.pooling and not says_pooling(folder):
         raise EvidenceUnavailable(
             f"{folder} does not say how the vectors of its tokens become one (no pooling in modules.json)",
@@ -208,12 +204,6 @@ def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
         else:
             loaded = SentenceTransformer(str(folder), device=settings.device, **_LOCAL)
     _check_weights(loaded, folder)
-    longest = loaded.max_seq_length
-    for tokens in (model.query_tokens, model.passage_tokens):
-        if tokens is not None and longest is not None and tokens > longest:
-            raise EvidenceUnavailable(
-                f"the model in {folder} reads {longest} tokens, and {tokens} are wanted"
-            )
     return loaded
 
 
@@ -238,10 +228,7 @@ def _check_weights(loaded: Any, folder: Path) -> None:
 
 @contextmanager
 def _loading(folder: Path) -> Iterator[None]:
-    """Keep progress bars off the terminal; any error becomes EvidenceUnavailable."""
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    """Any error of loading becomes EvidenceUnavailable."""
     try:
         yield
     # Damaged files raise errors of four libraries without a common base.
@@ -251,7 +238,3 @@ def _loading(folder: Path) -> Iterator[None]:
             f"the model in {folder} cannot be loaded: {cause}",
             hint="fetch the model again: a file is damaged, or not of this model",
         ) from exc
-    finally:
-        logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()

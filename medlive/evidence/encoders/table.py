@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from medlive.errors import UsageError
+from medlive.errors import ConfigError
 
 LANGUAGES = ("en", "zh")
 """The languages of the sources (ISO 639)."""
@@ -48,10 +48,6 @@ class EncoderModel(BaseModel, frozen=True, extra="forbid"):
     def _consistent(self) -> Self:
         if self.max_usd is not None and self.usd_per_million_tokens is None:
             raise ValueError("max_usd needs usd_per_million_tokens")
-        if self.base_url and (self.pair or self.pooling):
-            raise ValueError(
-                "an endpoint pools by itself and reads no pairs: leave out pair and pooling"
-            )
         return self
 
     def reads(self, language: str) -> bool:
@@ -73,7 +69,6 @@ class EncoderSettings:
     models: Path | None = None
     device: str = "cpu"  # "cpu", "cuda", "cuda:1"
     batch: int = 16  # Texts encoded at once
-    threads: int | None = None  # Of the CPU; None: the library's choice
     own: Mapping[str, EncoderModel] = field(default_factory=dict)
     """The entries of `[evidence.own_encoders]`."""
     by_language: Mapping[str, str] = field(default_factory=dict)
@@ -92,14 +87,14 @@ class EncoderSettings:
         """Return the encoder of that name, or of a folder, or of a name on the hub ("org/model").
 
         Raises:
-            UsageError: for a name that means nothing.
+            ConfigError: for a name that means nothing.
         """
         table = self.table()
         if name in table:
             return table[name]
         if "/" in name or Path(name).is_dir():
             return EncoderModel(query=name)
-        raise UsageError(
+        raise ConfigError(
             f"{name!r} is not an encoder: known are {', '.join(table)}",
             hint="name one of these, a sentence-transformers folder, or a name on the hub (org/model);"
             " or describe it in [evidence.own_encoders]",

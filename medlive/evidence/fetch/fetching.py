@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import cast
 
 from medlive.clock import now
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput
 from medlive.evidence.client import Client, FetchFailed
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.corpora.parsing.frames import Frame, frames
@@ -72,7 +72,6 @@ class Fetch:
     gone: tuple[str, ...]  # Files here that the publisher lists no more
     fetched: int = 0  # Files
     fetched_bytes: int = 0
-    unchanged: int = 0  # Listed as changed, and the checksum is the same
     absent: tuple[str, ...] = ()  # Listed, and not there
     removed: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()  # A sentence for each file that could not be fetched
@@ -80,8 +79,7 @@ class Fetch:
     @property
     def download_bytes(self) -> int:
         """About how many bytes are fetched."""
-        typical = self.source.typical_file
-        return sum(file.size or typical for file in self.wanted)
+        return len(self.wanted) * self.source.typical_file
 
     def save(self, *, complete: bool) -> None:
         """Write the ledger."""
@@ -139,18 +137,12 @@ async def run_plan(
         tick: Gets the bytes fetched so far and about how many there will be.
 
     Raises:
-        UsageError: if the folder cannot be made.
+        OSError: if the folder cannot be made.
         DiskFull: if the disk is full; what is complete stays.
         Locked: if another process fetches into the folder.
     """
     source, folder = fetch.source, fetch.folder
-    try:
-        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise UsageError(
-            f"{folder} cannot be written: {exc.strerror}",
-            hint="name a folder that you may write: --to FOLDER",
-        ) from exc
+    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with exclusive(folder / _LOCK):
         fetch.ledger = _ledger_of(source, folder, fetch.ledger.selection)
         saved_at = 0.0
@@ -198,13 +190,6 @@ async def _fetch(
     md5 = file.md5
     if file.checksum_url is not None:
         md5 = CHECKSUMS[source.publisher](await client.page(file.checksum_url), file)
-    files = fetch.ledger.files
-    known = files.get(file.name)
-    if known and md5 and known.checksum == f"md5:{md5}":
-        fetch.unchanged += 1
-        listed = {"mark": file.mark, "url": file.url}
-        files[file.name] = known.model_copy(update=listed)
-        return
     name = f"{PARTS}/{file.name}"
     part = path_below(folder, name)
     before = fetch.fetched_bytes
@@ -238,14 +223,13 @@ async def _fetch(
             except UnsafeXml as exc:
                 raise FetchFailed(f"{file.url}: {exc}") from exc
     size = part.stat().st_size
-    files[file.name] = FetchedFile(
+    fetch.ledger.files[file.name] = FetchedFile(
         name=file.name,
         url=file.url,
         mark=file.mark,
         size=size,
         digest=digest_file(part),
         checksum=md5 and f"md5:{md5}",
-        kept_size=kept.stat().st_size,
         kept_digest=digest_file(kept),
         fetched_at=now(),
     )
@@ -274,9 +258,8 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
         )
     if ledger.selection != selection:
         # Fetched again, for they are of another selection.
-        outdated = {"mark": "", "checksum": None}
         for name, file in ledger.files.items():
-            ledger.files[name] = file.model_copy(update=outdated)
+            ledger.files[name] = file.model_copy(update={"mark": ""})
         ledger.address, ledger.licence = source.address, source.licence
         ledger.selection = selection
     return ledger
@@ -345,9 +328,9 @@ def select_articles(
             if _is_kept(frame, names):
                 packed.write(frame.data + b"\n")
                 if identity is not None:
-                    dropped.pop(identity[2], None)
-            elif identity is not None and (update or int(identity[1] or 1) > 1):
-                dropped[identity[2]] = identity[0]
+                    dropped.pop(identity[1], None)
+            elif identity is not None and update:
+                dropped[identity[1]] = identity[0]
         for element in dropped.values():
             packed.write(b"<DeleteCitation>" + element + b"</DeleteCitation>\n")
         packed.write(_TAIL)

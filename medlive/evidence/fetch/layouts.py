@@ -7,12 +7,11 @@ import csv
 import html
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from itertools import groupby
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode, urljoin
 
 from medlive.evidence.client import Client, FetchFailed
-from medlive.evidence.fetch.sources import RemoteFile, Source, read_size
+from medlive.evidence.fetch.sources import RemoteFile, Source
 
 _PUBMED_ROW = re.compile(
     r'<a href="(pubmed\d{2}n(\d{4,5})\.xml\.gz)">[^<]*</a>\s*(\d{4}-\d\d-\d\d \d\d:\d\d)\s+([\d.]+[KMG]?)'
@@ -20,11 +19,9 @@ _PUBMED_ROW = re.compile(
 _MD5_LINE = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
 _BOOK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
 _TOPICS = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
-_RELEASE = re.compile(r"dm_spl_release_(\w+?)\.zip")
+_RELEASE = re.compile(r"(dm_spl_release_\w+?\.zip)")
 _LINK = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
-_LABEL_SIZE = re.compile(r"\d[\d.,]*\s*[KMGT]B", re.IGNORECASE)
 _MD5 = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
-_TAG = re.compile(r"<[^>]*>")
 _IDS_A_PAGE = 10_000
 
 
@@ -52,7 +49,6 @@ async def list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
                     name=f"{folder}/{name}",
                     url=url,
                     mark=f"{changed} {size}",
-                    size=read_size(size),
                     checksum_url=f"{url}.md5",
                 )
             )
@@ -107,40 +103,23 @@ async def list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
 async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
     """The parts of a full release of labels."""
     page = html.unescape(await client.page(source.address))
-    addresses = {name: address for address, name in reversed(_LINK.findall(page))}
+    checksums: dict[str, str] = {}
+    # A file's checksum stands between its name and the next one's.
+    _, *cut = _RELEASE.split(page)
+    for name, text in zip(cut[::2], cut[1::2], strict=True):
+        if checksum := _MD5.search(text):
+            checksums.setdefault(name, checksum[0].lower())
+    prefix = f"dm_spl_release_human_{source.wanted}_part"
     files: dict[str, RemoteFile] = {}
-    for name, kind, text in _release_rows(page):
-        address = addresses.get(name)
-        known = files.get(name)
-        if address is None or (known is not None and known.md5 is not None):
-            continue
-        if not kind.startswith(f"human_{source.wanted}_part"):
-            continue
-        size, checksum = _LABEL_SIZE.search(text), _MD5.search(text)
-        md5 = checksum[0].lower() if checksum else None
-        files[name] = RemoteFile(
-            name=name,
-            url=urljoin(source.address, address),
-            mark=md5 or text[:200],
-            size=read_size(size[0]) if size else None,
-            md5=md5,
-        )
-    if not files:
+    for address, name in _LINK.findall(page):
+        if name.startswith(prefix) and name not in files:
+            url, md5 = urljoin(source.address, address), checksums.get(name, "")
+            files[name] = RemoteFile(name=name, url=url, mark=md5, md5=md5)
+    if not files or any(not file.md5 for file in files.values()):
         raise FetchFailed(
-            f"{source.address} links no file such as dm_spl_release_human_{source.wanted}_part1.zip"
+            f"{source.address} links no file such as {prefix}1.zip, or gives no MD5 beside it"
         )
     return list(files.values())
-
-
-def _release_rows(page: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each release file's name and kind, and the page's text from there to where it names another."""
-    firsts = []
-    for _, group in groupby(_RELEASE.finditer(page), key=lambda match: match[0]):
-        firsts.append(next(group))
-    ends = [first.start() for first in firsts[1:]] + [len(page)]
-    for first, end in zip(firsts, ends, strict=False):
-        text = _TAG.sub(" ", page[first.start() : end])
-        yield first[0], first[1], " ".join(text.split())
 
 
 async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
@@ -169,10 +148,6 @@ async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
                 f"{source.address} lists {len(files)} of {count} articles, and no more"
             )
         for number in numbers:
-            if not number.isdecimal():
-                raise FetchFailed(
-                    f"{source.address} lists {number[:40]!r}; expected the number of an article"
-                )
             version = f"PMC{number}.1"
             file = RemoteFile(
                 name=f"{version}.xml",

@@ -1,7 +1,6 @@
 """The public corpora that medlive fetches, as `sources.toml` lists them, and the ledger of what was fetched."""
 
 import os
-import re
 import tomllib
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,10 +18,6 @@ from medlive.integrity.folder import sync
 from medlive.integrity.paths import create_below, open_below, split_name
 
 LEDGER = "fetched.json"
-LEDGER_VERSION = 1
-_SIZE = re.compile(r"(\d[\d,]*(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
 
 ArticleType = Literal[
     "guideline", "systematic-review", "meta-analysis", "review", "trial"
@@ -43,7 +38,6 @@ class RemoteFile:
     name: str  # Below the corpus's folder; safe by `split_name`
     url: str
     mark: str  # Changes when the publisher changes the file
-    size: int | None = None  # About, as the page shows it
     md5: str | None = None  # 32 hexadecimal digits
     # Where the MD5 is published, if it is not known yet
     checksum_url: str | None = None
@@ -77,15 +71,6 @@ class Source:
     mirrored: bool = False  # Whether the user named the host
     # What `--recommended` takes of it; None: it is not in it
     recommended: Selection | None = None
-
-
-def read_size(text: str) -> int | None:
-    """Read about how many bytes a size such as `19M` or `2.27GB` is; None for text that is none."""
-    matched = _SIZE.fullmatch(text.strip())
-    if matched is None:
-        return None
-    number = float(matched[1].replace(",", ""))
-    return int(number * _UNITS[matched[2].upper()])
 
 
 _TABLE = tomllib.loads(files(__package__).joinpath("sources.toml").read_text("utf-8"))
@@ -144,15 +129,14 @@ class FetchedFile(BaseModel, frozen=True):
     digest: str  # As published: `sha256:…`
     # The publisher's, which it has: `md5:…`; None where none is published
     checksum: str | None
-    kept_size: int  # As it is here, after the selection
-    kept_digest: str
+    kept_digest: str  # As it is here, after the selection
     fetched_at: datetime
 
 
 class Ledger(BaseModel):
     """The whole account of a fetched corpus, in its folder: what came from where, when, and under which digests."""
 
-    format_version: int = LEDGER_VERSION
+    format_version: Literal[1] = 1
     source: str
     address: str
     licence: str
@@ -185,19 +169,13 @@ class Ledger(BaseModel):
 
 def read_ledger(folder: Path) -> Ledger | None:
     """Read a folder's ledger; None where nothing was fetched. Raises BadInput for a damaged one."""
-    hint = "move the folder away and fetch the corpus again"
     try:
         with open_below(folder, LEDGER) as handle:
-            ledger = Ledger.model_validate_json(handle.readall() or b"")
+            return Ledger.model_validate_json(handle.readall() or b"")
     except FileNotFoundError:
         return None
     except ValidationError as exc:
         raise BadInput(
-            f"{folder / LEDGER} is not a valid ledger: {first_fault(exc)}", hint=hint
+            f"{folder / LEDGER} is not a valid ledger: {first_fault(exc)}",
+            hint="move the folder away and fetch the corpus again",
         ) from exc
-    if ledger.format_version != LEDGER_VERSION:
-        raise BadInput(
-            f"{folder / LEDGER} has format {ledger.format_version}; expected {LEDGER_VERSION}",
-            hint=hint,
-        )
-    return ledger

@@ -147,16 +147,16 @@ def fuse(
         sides[hit.passage.id] += hit.sides
     # Each PMID's first passage, of the index or else of PubMed
     articles: dict[str, Passage] = {}
-    preferred = list(passages.values())
-    for (side, _), order in orders.items():
-        preferred += order if side == "pubmed" else ()
-    for passage in preferred:
+    for passage in passages.values():
         if pmid := _pmid(passage):
             articles.setdefault(pmid, passage)
-    for (side, phrase), order in orders.items():
+    places = sorted(orders, key=lambda place: place[0] != "pubmed")
+    for side, phrase in places:
         ranks: dict[str, int] = {}
-        for rank, passage in enumerate(order, start=1):
-            if side == "europepmc":
+        for rank, passage in enumerate(orders[side, phrase], start=1):
+            if side == "pubmed":
+                articles.setdefault(_pmid(passage), passage)
+            else:
                 passage = articles.get(_pmid(passage), passage)
             passages.setdefault(passage.id, passage)
             ranks.setdefault(passage.id, rank)

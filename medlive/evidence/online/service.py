@@ -10,6 +10,7 @@ import asyncio
 import io
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -57,14 +58,6 @@ _SECRETS = frozenset({"api_key", "email"})
 """Fields of a form that do not change the answer."""
 EARLIEST = "1800"
 """E-utilities want both ends of a range of dates."""
-_BUSY = (
-    "api rate limit",
-    "temporarily",
-    "try again",
-    "unable to obtain",
-    "backend failed",
-)
-"""Words of E-utilities' errors that another attempt may mend, in lower case."""
 _NO_EVIDENCE = frozenset(
     {
         "retracted publication",
@@ -94,18 +87,6 @@ _log = logging.getLogger(__name__)
 
 class Unreadable(Exception):
     """An answer that is not what the service promises; the text says what it is."""
-
-    def __init__(self, text: str, *, again: bool = False) -> None:
-        """`again`: whether another attempt may fare better."""
-        super().__init__(text)
-        self.again = again
-
-
-def not_expected(body: bytes, cause: str) -> Unreadable:
-    """The error for a body of another form."""
-    page = b"<html" in body[:2000].lower()
-    shown = "a web page" if page else cause
-    return Unreadable(f"the answer is {shown}", again=True)
 
 
 class AnswerStore(Protocol):
@@ -175,8 +156,7 @@ class Literature:
             published = document.published
             if published is not None and (not_after is None or published <= not_after):
                 licence = _LICENCES[self.name]
-                pieces = passages_of(document, corpus=self.name, licence=licence)
-                passages += filter(None, pieces)
+                passages += passages_of(document, corpus=self.name, licence=licence)
         return passages
 
     async def ask(
@@ -217,9 +197,6 @@ class Literature:
                 cause = f"no answer ({type(exc).__name__})"
             except Unreadable as exc:
                 cause = str(exc)
-                if not exc.again:
-                    await self.gate.answered()
-                    raise self._away(cause) from exc
             else:
                 await self.gate.answered()
                 await self.store.save(self.name, key, content)
@@ -245,7 +222,7 @@ class Literature:
                 raise self._away(cause)
             if wait_s:
                 await self.store.hold_back(self.name, wait_s)
-            raise Unreadable(status, again=True)
+            raise Unreadable(status)
         # The service answers no request from here: the address, the network or the key is refused.
         refusal = "" if response.status_code in (200, 400) else status
         if b"api key invalid" in body[:1000].lower():
@@ -273,14 +250,18 @@ async def search_pubmed(
     day: date | None,
 ) -> Iterable[Document]:
     """Return PubMed's articles, most relevant first; `day` is the last of publication, None for any."""
-    first = {"tool": "medlive", "email": service.contact, "db": "pubmed"}
-    last = {"api_key": service.api_key} if service.api_key else {}
-    last["retmode"] = "xml"
-    query = first | {
+    form = {
+        "tool": "medlive",
+        "email": service.contact,
+        "db": "pubmed",
+        "retmode": "xml",
+    }
+    if service.api_key:
+        form["api_key"] = service.api_key
+    query = form | {
         "term": f"({words}) NOT retracted publication[pt]",
         "retmax": str(most),
         "sort": "relevance",
-        **last,
     }
     if day is not None:
         query |= {
@@ -292,7 +273,7 @@ async def search_pubmed(
     articles = listed.decode().split()
     if not articles:
         return ()
-    wanted = first | {"id": ",".join(sorted(articles, key=int)), **last}
+    wanted = form | {"id": ",".join(sorted(articles, key=int))}
     address = f"{service.address}/efetch.fcgi"
     fetched = await service.ask(address, wanted, read_articles)
     records = {}
@@ -314,10 +295,10 @@ def read_pmids(body: bytes) -> bytes:
     ids = []
     listed = _parse(body, "eSearchResult").find("IdList")
     if listed is None:
-        raise Unreadable("expected an IdList", again=True)
+        raise Unreadable("expected an IdList")
     for element in listed.findall("Id"):
         text = (element.text or "").strip()
-        if text.isascii() and text.isdigit() and len(text) <= 8:
+        if re.fullmatch("[0-9]{1,8}", text):
             ids.append(text)
     return "\n".join(ids).encode()
 
@@ -331,7 +312,7 @@ def read_articles(body: bytes) -> bytes:
     except UnsafeXml as exc:
         raise Unreadable(str(exc)) from exc
     if damage and b"</PubmedArticleSet" not in body:
-        raise Unreadable(f"the answer was cut: {damage[0]}", again=True)
+        raise Unreadable(f"the answer was cut: {damage[0]}")
     return body
 
 
@@ -340,17 +321,13 @@ def _parse(body: bytes, root_name: str) -> Element:
     try:
         root = parse(body)
     except UnsafeXml as exc:
-        raise not_expected(body, f"not XML ({exc})") from exc
+        raise Unreadable(f"the answer is not XML ({exc})") from exc
     error = root if root.tag == "ERROR" else root.find("ERROR")
     if error is not None:
         text = (error.text or "").strip()[:200]
-        for words in _BUSY:
-            if words in text.lower():
-                raise Unreadable(f"it reports an error: {words}", again=True)
         raise Unreadable(f"it reports an error: {text}")
     if root.tag != root_name:
-        got = str(root.tag)[:40]
-        raise Unreadable(f"expected <{root_name}>, got <{got}>", again=True)
+        raise Unreadable(f"expected <{root_name}>, got <{root.tag[:40]}>")
     return root
 
 
@@ -388,7 +365,7 @@ def read_articles_of_europepmc(body: bytes) -> bytes:
             document_of(article)
             articles.append({name: article.get(name) for name in _FIELDS})
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
-        raise not_expected(body, f"not the JSON of a search ({exc!r})") from exc
+        raise Unreadable(f"the answer is not the JSON of a search ({exc!r})") from exc
     return json.dumps(articles).encode()
 
 
@@ -397,15 +374,13 @@ def document_of(article: Mapping[str, Any]) -> Document | None:
 
     Raises LookupError, TypeError or AttributeError for what is no article.
     """
-    kinds = {
-        str(kind) for kind in (article.get("pubTypeList") or {}).get("pubType", ())
-    }
+    kinds = list((article.get("pubTypeList") or {}).get("pubType", ()))
     corrections = article.get("commentCorrectionList") or {}
     for comment in corrections.get("commentCorrection", ()):
-        kinds.add(str(comment.get("type")))
+        kinds.append(comment.get("type"))
     words = {name: one_line(article.get(name) or "") for name in _FIELDS[:5]}
     abstract, title = sentences_of(words["abstractText"]), words["title"]
-    withdrawn = {kind.lower() for kind in kinds} & _NO_EVIDENCE
+    withdrawn = _NO_EVIDENCE.intersection(str(kind).lower() for kind in kinds)
     if withdrawn or is_retracted_title(title) or words["source"] in _UNREVIEWED:
         return None
     if not (words["source"] and words["id"] and abstract):

@@ -23,7 +23,7 @@ from medlive.db.release.snapshots import (
 from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
-from medlive.instance.paths import encoder_settings, index_path
+from medlive.instance.paths import index_path
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.release.withdraw import check_person_name, check_reason
 from medlive.service.schedule.steps import (
@@ -124,7 +124,7 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
             usd_a_thread=await mean_thread_cost(session),
         )
     section, index = settings.evidence, index_path(settings)
-    retriever = describe_retriever(index, encoder_settings(settings), section.retriever)
+    retriever = describe_retriever(index, section.retriever)
     if section.online:
         local = retriever if index.exists() else "no local index"
         retriever = f"{' + '.join(section.online)} online; {local}"

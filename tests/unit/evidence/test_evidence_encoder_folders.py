@@ -77,7 +77,7 @@ def test_the_first_place_that_holds_something_counts(tmp_path: Path) -> None:
     assert find_folder(QUERY, settings) == mine
     # A damaged one is said to be damaged, not passed over for another model.
     (mine / "config.json").unlink()
-    with pytest.raises(EvidenceUnavailable, match=r"lacks config\.json"):
+    with pytest.raises(EvidenceUnavailable, match=r"config\.json cannot be read"):
         find_folder(QUERY, settings)
 
 
@@ -126,30 +126,6 @@ def test_files_that_are_not_json_are_named(
     (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(EvidenceUnavailable, match=name.replace(".", r"\.")):
         check_folder(folder)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    ["cut", "longer", "empty", "no header", "not JSON", "odd header", "endless"],
-)
-def test_damaged_weights_are_named(tmp_path: Path, damage: str) -> None:
-    folder = write_model(tmp_path / "m")
-    file = folder / "model.safetensors"
-    data = file.read_bytes()
-    endless = b'{"w": {"data_offsets": [0, 1e400]}}'
-    damaged = {
-        "cut": data[:-1],
-        "longer": data + b"\0",
-        "empty": b"",
-        "no header": b"\xff" * 64,
-        "not JSON": struct.pack("<Q", 4) + b"nope",
-        "odd header": struct.pack("<Q", 9) + b'{"w": []}',
-        "endless": struct.pack("<Q", len(endless)) + endless,
-    }
-    file.write_bytes(damaged[damage])
-    with pytest.raises(EvidenceUnavailable) as caught:
-        check_folder(folder)
-    assert str(folder) in (caught.value.hint or "")
 
 
 def test_the_digest_is_of_every_file_that_makes_a_vector_and_of_no_other(
@@ -215,7 +191,7 @@ def test_a_reranker_may_be_a_folder_by_its_bare_name(
     with pytest.raises(UsageError, match="'mine' has no reranker"):
         open_reranker("mine", settings=settings_of(tmp_path))
     (tmp_path / "mine").mkdir()
-    with pytest.raises(EvidenceUnavailable, match=r"mine lacks config\.json"):
+    with pytest.raises(EvidenceUnavailable, match=r"mine/config\.json cannot be read"):
         open_reranker("mine", settings=settings_of(tmp_path))
 
 

@@ -15,6 +15,7 @@ from medlive.errors import BadInput, ConfigError, MedliveError, UsageError
 from medlive.evidence.client import Client, FetchFailed
 from medlive.evidence.fetch.fetching import make_plan, run_plan
 from medlive.evidence.fetch.sources import SOURCES, find_source
+from medlive.guard.http import AddressRefused
 from medlive.integrity.paths import UnsafePath
 from tests.support.fetching_corpora import (
     ALL,
@@ -109,7 +110,7 @@ BROKEN = {
         "checksum",
     ),
     "endless": (Spoilt(endless=True), "sent more than"),
-    "missing": (Spoilt(status=404), "does not exist"),
+    "missing": (Spoilt(status=404), "status 404"),
     "forbidden": (Spoilt(status=403), "status 403"),
     "down": (Spoilt(status=503), "status 503 (3 attempts)"),
     "asks to wait": (
@@ -190,7 +191,7 @@ def test_redirects_stay_with_the_publisher(
         assert foreign.asked == []
     publisher.spoilt[path] = Spoilt(status=301, headers={"Location": "http://[none/"})
     nowhere = fetch(source_at(publisher, "pubmed"), tmp_path / "nowhere")
-    assert "Invalid IPv6 URL" in nowhere.failures[0]
+    assert "redirects to" in nowhere.failures[0]
     publisher.spoilt[path] = Spoilt(status=301, headers={"Location": path})
     assert (
         "redirects"
@@ -421,5 +422,7 @@ async def test_a_publishers_name_that_leads_inside_is_not_asked(
 ) -> None:
     monkeypatch.setattr("medlive.guard.http.resolve_name", lambda *_: [address])
     async with Client("ops@example.org", frozenset({"publisher.test"})) as client:
-        with pytest.raises(FetchFailed, match=f"resolves to {address}, which is not"):
+        with pytest.raises(
+            AddressRefused, match=f"resolves to {address}, which is not"
+        ):
             await client.page("http://publisher.test/list")

@@ -7,25 +7,8 @@ from xml.etree.ElementTree import Element
 
 Period = tuple[date, date]
 """The first and the last day on which a thing so dated may have appeared."""
-_Months = tuple[int, int]
-"""The first and the last month that a name may mean; 13 is the next year's January."""
-_WHOLE_YEAR = (1, 12)
-_SEASONS: dict[str, _Months] = {
-    "spring": (1, 6),
-    "summer": (4, 9),
-    "autumn": (7, 12),
-    "fall": (7, 12),
-    "winter": (1, 15),
-}
-"""A winter's issue may appear in the March after the year that it names."""
 _MONTHS = {month.lower(): number for number, month in enumerate(month_abbr) if number}
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d|2100)(?!\d)")
-_SHORT_SPAN = re.compile(
-    r"(?P<century>\d\d)(?P<year>\d\d)\s*[-–/]\s*(?P<next>\d\d)(?!\d)"
-)
-"""Two years of which the second is cut: "1976-77"."""
-_WORD = re.compile(r"[A-Za-z]+")
-_NUMBER = re.compile(r"\d+")
 _ISO = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")
 
 
@@ -57,73 +40,38 @@ def period(
 ) -> Period | None:
     """Return the days that a date in parts may mean; None without a year.
 
-    `month` may be a number, an English name or a season; an invalid month or day counts as absent.
+    `month` may be a number, an English name or a season; an invalid day counts as absent.
     """
     year_number, day_number = _number(year), _number(day)
     if not 1500 <= year_number <= 2100:
         return None
-    months = _month_by_name((month or "").strip().lower()) or _WHOLE_YEAR
-    if 1 <= (number := _number(month)) <= 12:
-        months = (number, number)
-    last = _month_end(year_number, months[1])
-    if months[0] == months[1] and 1 <= day_number <= last.day:
+    name = (month or "").strip().lower()
+    number = _MONTHS.get(name[:3]) or _number(name)
+    first = date(year_number, 1, 1)
+    if not name:
+        return first, date(year_number, 12, 31)
+    if not 1 <= number <= 12:
+        # A winter's issue may appear in the March after the year that it names.
+        return first, date(year_number + 1, 3, 31)
+    last = date(year_number, number, monthrange(year_number, number)[1])
+    if 1 <= day_number <= last.day:
         last = last.replace(day=day_number)
         return last, last
-    return date(year_number, months[0], 1), last
+    return last.replace(day=1), last
 
 
 def written(text: str) -> Period | None:
-    """Return the days that a free date may mean: "1998 Dec-1999 Jan", "2000 Spring", "1976-1977".
+    """Return the days that a free date may mean: "1998 Dec-1999 Jan", "2000 Spring", "1976-77". None without a year.
 
-    Its last day is never before the one meant; its first is 1 January of the first year. None without a year.
+    Its last day is never before the one meant: a winter, or a second year that is cut, ends in the next year.
     """
-    text = text[:200].lower()
-    years = list(map(int, _YEAR.findall(text)))
+    years = list(map(int, _YEAR.findall(text[:200])))
     if not years:
         return None
-    last_year = max(years)
-    span = _SHORT_SPAN.search(text)
-    if span and int(span["next"]) == (int(span["year"]) + 1) % 100:
-        last_year = max(last_year, int(span["century"] + span["year"]) + 1)
-    return date(min(years), 1, 1), _last_day(text, last_year)
-
-
-def _last_day(text: str, year: int) -> date:
-    """The last day that a free date may mean, by the months and days that follow its last year."""
-    _, year_found, rest = text.rpartition(str(year))
-    named = []
-    days_at = 0
-    for word in _WORD.finditer(rest):
-        if months := _month_by_name(word[0]):
-            named.append(months)
-            days_at = word.end()
-    if not (year_found and named):
-        return _month_end(year, _SEASONS["winter"][1] if "winter" in text else 12)
-    first, last = named[0], named[-1]
-    if first[0] > last[0] and last[1] <= 12:  # "2000 Nov-Jan"
-        return _month_end(year, last[1] + 12)
-    month_end = _month_end(year, last[1])
-    days = list(map(int, _NUMBER.findall(rest, days_at)))
-    is_day = days and days == sorted(days) and 1 <= days[-1] <= month_end.day
-    if is_day and last[0] == last[1]:
-        return month_end.replace(day=days[-1])
-    return month_end
-
-
-def _month_by_name(name: str) -> _Months | None:
-    if number := _MONTHS.get(name[:3]):
-        return (number, number)
-    return _SEASONS.get(name)
+    return date(min(years), 1, 1), date(max(years) + 1, 12, 31)
 
 
 def _number(text: str | None) -> int:
     """Return a number of one to four digits; 0 for anything else."""
     text = (text or "").strip()
     return int(text) if re.fullmatch("[0-9]{1,4}", text) else 0
-
-
-def _month_end(year: int, month: int) -> date:
-    """The last day of a month, of which the thirteenth is the next year's first."""
-    if month > 12:
-        year, month = year + 1, month - 12
-    return date(year, month, monthrange(year, month)[1])

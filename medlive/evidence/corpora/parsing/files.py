@@ -5,7 +5,6 @@ archive that unpacks to more than its bound ends with a report, and damage keeps
 """
 
 import gzip
-import heapq
 import io
 import lzma
 import re
@@ -28,7 +27,7 @@ from medlive.guard.bounds import (
     ARCHIVE_MEMBER_BYTES,
 )
 from medlive.guard.printable import printable
-from medlive.integrity.folder import TooLong, read_to_end
+from medlive.integrity.folder import read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
 
 HEAD = 64 * 1024
@@ -84,12 +83,7 @@ def begins_with(suffixes: Suffixes, roots: Collection[str], path: Path) -> bool:
     A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
     OSError when the path cannot be read.
     """
-    files = [(path.name, path.resolve())]
-    if path.is_dir():
-        named = (file for file in path.rglob("*") if is_named(file.name, suffixes))
-        first = heapq.nsmallest(_LOOKED_AT, named)
-        files = [(f.name, f) for f in first if f.is_file() and not f.is_symlink()]
-    for name, file in files:
+    for name, file in files_below(path, suffixes, ReadLog())[:_LOOKED_AT]:
         heads: Iterable[bytes] = ()
         if is_named(name, suffixes) and not is_named(name, (_ZIP,)):
             heads = [head_of(file)]
@@ -174,8 +168,6 @@ def _file(
                 yield from _zip(packed, name, suffixes, log, largest, ARCHIVE_BYTES)
                 return
             data = read_to_end(handle, name, largest)
-    except TooLong:
-        log.problem(name, f"more than the {largest} bytes a member may have")
     except DAMAGE as exc:
         cause = exc or type(exc).__name__
         log.problem(name, f"damaged, too large or unreadable from here on: {cause}")

@@ -45,15 +45,14 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
     while len(data) < _HEAD and (block := _next_block(stream)[0]):
         data += block
     _check_head(data)
-    line, ended, is_empty, final = 1, False, True, not data
+    line, ended, final = 1, False, not data
     while True:
         ended = ended or _END in data
         counted = 0
-        for kind, start, stop, damage in _records(data, final, ended):
+        for kind, start, stop, damage in _records(data, final):
             line += data.count(b"\n", counted, start)
             counted = start
             if kind or damage:
-                is_empty = False
                 yield Frame(kind, line, data[start:stop] if kind else b"", damage)
         if final:
             break
@@ -61,8 +60,8 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
         data, final = data[counted:] + block, not block
     if not (cause or ended):
         cause = "the file ends without </PubmedArticleSet>, records may be missing"
-    if cause or is_empty:
-        yield Frame("", line, b"", "no PubMed record in it" if is_empty else cause)
+    if cause:
+        yield Frame("", line, b"", cause)
 
 
 def _next_block(stream: BufferedIOBase) -> tuple[bytes, str]:
@@ -89,11 +88,7 @@ def _check_head(data: bytes) -> None:
         )
 
 
-def _records(
-    data: bytes,
-    final: bool,
-    ended: bool,
-) -> Iterator[tuple[str, int, int, str]]:
+def _records(data: bytes, final: bool) -> Iterator[tuple[str, int, int, str]]:
     """(kind, start, end, damage) of each record or damage; the last has neither, and is where to read on."""
     at = 0
     while token := _TOKEN.search(data, at):
@@ -115,8 +110,7 @@ def _records(
             yield "", start, at, f"longer than {PUBMED_RECORD_BYTES} bytes"
         elif final:
             at = token.end()
-            # A file that does not end says so itself.
-            yield "", start, at, f"a {name} without its end" if ended else ""
+            yield "", start, at, f"a {name} without its end"
         else:
             yield "", start, start, ""
             return
