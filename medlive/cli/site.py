@@ -103,7 +103,7 @@ def served_evaluation(
     settings: Settings, snapshots: Path, preview: bool = False
 ) -> "Evaluation":
     """The public site and the graders' sheets; with `preview` snapshots that are not publishable are shown too."""
-    from medlive.evaluation.agreement.settle import read_sheet
+    from medlive.evaluation.agreement.judges import read_sheet
     from medlive.llm.registry import load_registry
     from medlive.web.site import Evaluation
 

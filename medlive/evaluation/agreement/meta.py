@@ -17,7 +17,6 @@ from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.grade import REPEATS, later_grades
 from medlive.evaluation.model import clusters_by_case, grade_keys
-from medlive.evaluation.runs.folder import SETTLED
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.integrity.log import some
@@ -118,16 +117,11 @@ def meta_run(
 
     Raises:
         CheckFailed: If the figures would mislead, and `allow` does not override why.
-        UsageError: If nothing is graded, there is nothing to compare, or people settled the grading itself.
+        UsageError: If nothing is graded, or there is nothing to compare.
         BadInput: If a file cannot be read.
     """
     run = load_graded(run_dir, judge=judge)
     grader, info = run.known_grader, run.info
-    if grader.engine == SETTLED and human:
-        raise UsageError(
-            f"{grader.model} holds people's own verdicts",
-            hint="--judge names one of its two judges",
-        )
     overridden = check_figures([run], allow)
     notes = [objection.why for objection in overridden]
     notes += run.notes

@@ -53,7 +53,6 @@ from medlive.evaluation.runs.folder import (
     GRADES,
     IMPORTED,
     RESPONSES,
-    SETTLED,
     CasesUse,
     EvidenceUse,
     RunInfo,
@@ -413,7 +412,7 @@ def check_grader(state: Verification, out: Faults) -> None:
             name = grade.grader[:100] or "an unnamed model"
             what = f"verdicts by the pinned grader {pinned.model[:100]}"
             out.add(GRADES, what, f"verdicts by {name}")
-    if not out.count and pinned.engine not in (IMPORTED, SETTLED):
+    if not out.count and pinned.engine != IMPORTED:
         prompt = load_prompt("medlive.grader", f"grader.{pinned.mode}")
         if prompt.digest != pinned.prompt:
             state.add_note("the grader's prompt differs from this version's")

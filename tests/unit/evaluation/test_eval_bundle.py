@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.evaluation.agreement.settle import settle
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import (
@@ -30,7 +29,6 @@ from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.integrity.folder import SIGNATURE
 from medlive.integrity.signing import SecretKey, generate
@@ -45,7 +43,6 @@ from tests.support.bundles import (
     sealed,
 )
 from tests.support.releases import case, release
-from tests.support.runs import graded_by
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 
 SECRET, PUBLIC = generate()
@@ -342,26 +339,6 @@ async def test_verdicts_by_another_model_than_the_pinned_one_are_found(
     assert [(s.number, s.findings[0].got) for s in report.failed] == [
         (8, "verdicts by judge-2")
     ]
-
-
-def test_a_settled_grading_is_verified_without_replies_of_its_own(
-    room: Room, tmp_path: Path
-) -> None:
-    run = Path(shutil.copytree(room.run.run.path, tmp_path / "run"))
-    graded_by("second", run, lambda *_: False)
-    found = settle(run)
-    people = tmp_path / "people.csv"
-    rows = [
-        f"{case},{criterion},{who},yes"
-        for case, criterion in found.open
-        for who in ("ann", "bo")
-    ]
-    people.write_text("\n".join(["case_id,criterion_id,rater,met", *rows]))
-    assert settle(run, human=[people]).people == len(found.open) > 1
-    report = room.verify(make_bundle(load_graded(run, judge=found.judge), draws=DRAWS))
-    assert report.ok
-    with pytest.raises(UsageError, match="engines"):
-        score_runs([load_graded(run, judge=found.judge), room.run])
 
 
 def test_a_bundle_names_a_version_and_no_path_of_this_machine(room: Room) -> None:
