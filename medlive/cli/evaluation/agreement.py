@@ -70,7 +70,7 @@ def meta(
     titled = partial(marked, overridden=grading.overridden)
     shown: list[Grid] = []
     if grading.coverage is not None and grading.human is not None:
-        counts = ("criteria", "rated", "rated_twice", "graded", "invalid", "ungraded")
+        counts = ("criteria", "rated", "graded", "invalid", "ungraded")
         title = titled(
             f"{grading.run['model']} graded by {grading.grader['name']}, people: {grading.human['file']}"
         )
@@ -82,7 +82,7 @@ def meta(
     title = titled("case scores against people's mean")
     shown.append(table_of(grading.cases, names, title))
     if grading.repeated is not None:
-        rounds = ("rounds", "criteria", "unanimous", "met", "invalid", "equal", "ac1")
+        rounds = ("rounds", "criteria", "invalid", "equal", "ac1")
         title = titled("the grader with itself")
         shown.append(table_of([grading.repeated], (*rounds, "score_range"), title))
     return Result(grading, shown, grading.notes)

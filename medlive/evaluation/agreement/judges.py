@@ -204,14 +204,13 @@ def gradings(
         for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
             grader = run.known_grader
-            matching = set()
+            # A digest, its beginning, or a model's name.
+            matching = [grader.model]
             for name in judges:
-                # A digest, its beginning, or a model's name.
-                by_digest = grader.judge.startswith((name, f"sha256:{name}"))
-                if by_digest or name == grader.model:
-                    matching.add(name)
-            unused -= matching
-            if judges and not matching:
+                if grader.judge.startswith((name, f"sha256:{name}")):
+                    matching.append(name)
+            unused.difference_update(matching)
+            if judges and set(judges).isdisjoint(matching):
                 continue
             by_judge = models.setdefault(run.info.model, {})
             other = by_judge.setdefault(grader.name, run)
