@@ -89,7 +89,6 @@ def one_scale(report: Report) -> Section:
     drawn = report.render(
         "scale.html",
         abilities=table,
-        standings=table.scale.standings,
         plain={model.label: model.overall for model in report.models},
         suspects=table.suspects[:MOST_SUSPECTS],
     )

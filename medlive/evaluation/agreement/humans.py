@@ -71,7 +71,8 @@ class HumanRatings:
     def agreed(self, places: Sequence[Place]) -> Codes:
         """The adjudicator's verdicts, else what two raters or more agree on (places)."""
         codes = self.codes(places, self.raters)
-        return agreed_codes(codes, self.codes(places, [self.adjudicator or ""])[:, 0])
+        decisions = self.codes(places, [self.adjudicator or ""])[:, 0]
+        return agreed_codes(codes, decisions)
 
 
 def items_of(
@@ -166,8 +167,8 @@ def read_humans(
     name = ", ".join(name for name, _ in files)
     add_rows(_rows_of(files), name, add_row, FORMAT_HINT)
     if not raters:
-        of_run = " of the run's answers and criteria as they are now" * bool(foreign)
-        raise BadInput(f"{name} has no ratings{of_run}", hint=FORMAT_HINT)
+        others = f"{len(foreign)} items are of other answers or criteria"
+        raise BadInput(f"{name} has no ratings; {others}", hint=FORMAT_HINT)
     notes = []
     if foreign:
         notes.append(

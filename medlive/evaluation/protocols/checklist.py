@@ -260,8 +260,8 @@ class ChecklistReply(ReplyModel):
 
 
 def _checked(people: Path | None) -> Path | None:
-    """The file, before anything is asked. Raises BadInput where it cannot be read."""
-    if people is not None:
+    """The file, read before anything is asked. Raises BadInput where it cannot be."""
+    if people:
         read_people(people)
     return people
 
