@@ -96,7 +96,7 @@ def read_frank(humans: Path, metrics: Path) -> tuple[Item, ...]:
     """FRANK's `human_annotations.json` joined with `baseline_factuality_metrics_outputs.json` (Pagnoni et al.
     2021), in the order of the first. Raises BadInput if an item is in one file only or occurs twice."""
     people, scores = (
-        frank_rows(decode_text(read_bytes(x), x.name)[0], x.name)
+        frank_rows(decode_text(read_bytes(x), x.name), x.name)
         for x in (humans, metrics)
     )
     if people.keys() != scores.keys():

@@ -126,8 +126,7 @@ def means(table: ScoreTable, library: Library = "pandas") -> Frame:
     rows = []
     for row in score_rows(table):
         if row["slice"] in ("overall", *KINDS):
-            named = {"kind": row["slice"], "low": row["ci_low"], "high": row["ci_high"]}
-            rows.append(row | named)
+            rows.append(row | {"kind": row["slice"]})
     figures = ("n", "mean", "low", "high", "least", "most")
     return _frame(rows, ("model", "kind", "value", *figures), library)
 

@@ -167,8 +167,8 @@ COMMANDS: Mapping[str, tuple[str, str] | Group] = {
                 {"evaluation.batch": ("write", "read")},
             ),
             "judges": Group(
-                "Compare judges of the same answers, and settle where they differ.",
-                {"evaluation.agreement": ("compare", "settle")},
+                "Compare judges of the same answers.",
+                {"evaluation.agreement": ("compare",)},
             ),
             "protocol": Group(
                 "Evaluate by other papers' methods: coverage, comparison and more.",

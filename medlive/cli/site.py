@@ -31,7 +31,6 @@ def build(
     out: Path,
     snapshots: ExistingFolder = None,
     bundles: ExistingFolder = None,
-    hard: Path | None = None,
     downloads: str | None = None,
     models: Path | None = None,
     public_key: PublicKeysOption = None,
@@ -47,7 +46,6 @@ def build(
         out: Where the pages are written.
         snapshots: The snapshots [those frozen here].
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
-        hard: Each week's hard cases, fixed when first chosen [hard.json beside the snapshots].
         downloads: Where snapshots are published, for links to their files [base_url under [publish]].
         models: The models' cutoffs [config/models.toml].
         allow_not_publishable: Show what is not publishable, marked on every page.
@@ -59,7 +57,6 @@ def build(
     inputs = Inputs(
         snapshots=snapshots or snapshots_path(settings),
         bundles=bundles or settings.home / BUNDLES,
-        hard=hard,
         evidence=index_path(settings),
         registry=open_registry(models),
         public_keys=public_key or (),
@@ -103,7 +100,7 @@ def served_evaluation(
     settings: Settings, snapshots: Path, preview: bool = False
 ) -> "Evaluation":
     """The public site and the graders' sheets; with `preview` snapshots that are not publishable are shown too."""
-    from medlive.evaluation.agreement.settle import read_sheet
+    from medlive.evaluation.agreement.judges import read_sheet
     from medlive.llm.registry import load_registry
     from medlive.web.site import Evaluation
 

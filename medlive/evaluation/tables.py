@@ -19,8 +19,8 @@ Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
 """Each row of a file with its place; instead of a row that is invalid, why it is."""
 
 
-def decode_text(data: bytes, name: str) -> tuple[str, bool]:
-    """A file's text, and whether it is GB18030, as spreadsheets on Chinese systems save it.
+def decode_text(data: bytes, name: str) -> str:
+    """A file's text, in UTF-8 or GB18030, as spreadsheets on Chinese systems save it.
 
     GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
     encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, or in no such encoding.
@@ -33,7 +33,7 @@ def decode_text(data: bytes, name: str) -> tuple[str, bool]:
             text = data.decode(encoding)
             if not text.strip():
                 raise BadInput(f"{name} is empty")
-            return text, encoding == "gb18030"
+            return text
     raise BadInput(
         f"{name} is not text in UTF-8",
         hint='unpack it, or save it as UTF-8; a sheet as "CSV UTF-8"',
@@ -98,6 +98,25 @@ def add_rows(
         raise BadInput(f"{name}: {some(faults)}", hint=hint)
 
 
+def cell_text(value: object) -> str:
+    """A cell as text; "" if it is missing."""
+    return "" if value is None else str(value).strip()
+
+
+def read_verdict(value: object, column: str) -> bool | None:
+    """A cell of yes or no; None: it is empty. Raises ValueError for anything else."""
+    text = cell_text(value)
+    if not text:
+        return None
+    if text.lower() in _VERDICTS:
+        return _VERDICTS[text.lower()]
+    raise ValueError(f"{column} must be true or false, found {text[:40]!r}")
+
+
+_VERDICTS = {
+    **dict.fromkeys(["true", "yes", "1", "是"], True),
+    **dict.fromkeys(["false", "no", "0", "否"], False),
+}
 _NOTHING = object()
 
 

@@ -16,14 +16,7 @@ MOST_WHOLE = 6
 _OPENING = 140
 _MAIN_ENDS = "</main>"
 _FIELDS = ("month", "language", "specialty", "theme", "source")
-_STATES = {
-    CaseState.SCORED: "s",
-    CaseState.PARTLY_GRADED: "p",
-    CaseState.UNANSWERED: "u",
-    CaseState.UNSCORABLE: "x",
-    CaseState.NOT_READ: "h",
-}
-_ABSENT = "-"
+_ABSENT = "not in the run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +65,12 @@ def entries(report: Report) -> list[Entry]:
 
 def case_list(report: Report, case_entries: Sequence[Entry]) -> str:
     """The page that lists every case."""
-    selects = {}
-    for name in _FIELDS:
-        values = {getattr(entry.case, name) or "" for entry in case_entries}
-        selects[name] = sorted(values - {""})
-    states = {key: state.value.replace("_", " ") for state, key in _STATES.items()}
-    states |= {"h": "not read for harm", _ABSENT: "not in the run"}
+    states = [state.value.replace("_", " ") for state in CaseState]
     body = report.render(
         "case_list.html",
         entries=case_entries,
-        selects=selects,
-        states=states,
+        fields=_FIELDS,
+        states=[*states, _ABSENT],
     )
     rows = []
     for entry in case_entries:
@@ -98,7 +86,6 @@ def case_list(report: Report, case_entries: Sequence[Entry]) -> str:
         script=resource("script.js"),
         data={
             "about": report.basis,
-            "states": states,
             "models": [model.label for model in report.models],
             "cases": rows,
         },
@@ -112,7 +99,7 @@ def _mark(score: CaseScore | None) -> float | list[Any]:
     value = None if score.score is None else round(score.score, 4)
     if score.state is CaseState.SCORED and value is not None:
         return value
-    return [_STATES[score.state], value]
+    return [score.state.value.replace("_", " "), value]
 
 
 def write_case_pages(
@@ -126,25 +113,20 @@ def write_case_pages(
     """
     names = [file_name(entry.case.case_id) for entry in case_entries]
     foot = ""
-    for place, entry in enumerate(case_entries):
-        nav = [("../index.html", "Scores"), (f"../{LIST}", "Cases")]
-        if place > 0:
-            nav.append((names[place - 1], "previous case"))
-        if place + 1 < len(names):
-            nav.append((names[place + 1], "next case"))
-        about = {name: getattr(entry.case, name) for name in _FIELDS}
+    nav = [("../index.html", "Scores"), (f"../{LIST}", "Cases")]
+    for page_name, entry in zip(names, case_entries, strict=True):
         standings = []
         for k, model in enumerate(report.models):
             if (score := entry.scores[k]) is not None:
                 standings.append((k, model, judged(model), score))
         body = report.render(
-            "case.html", case=entry.case, about=about, standings=standings
+            "case.html", case=entry.case, fields=_FIELDS, standings=standings
         )
         whole = page(f"medlive: case {entry.case.case_id}", body, nav)
         # What is the reader's text was escaped: the last end of this kind is the page's own.
         head, *ends = whole.rpartition(_MAIN_ENDS)
         foot = "".join(ends)
-        _append(folder / names[place], head)
+        _append(folder / page_name, head)
     for number in range(len(report.models)):
         _add_answers(report, number, case_entries, folder)
     for name in names:

@@ -24,9 +24,8 @@ _UNSAFE = re.compile(f"[{_CONTROLS}]")
 """What HTML cannot hold. Line ends and tabs stay."""
 _UNSAFE_OR_TURNING = re.compile(f"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
 """The same, and what would turn the direction of the words that come after it."""
-_NUMBER = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")
-_MOST_WHOLE = 20
-"""Characters of a number that every column holds; a digest may look like a longer one."""
+_NUMBER = re.compile(r"(?<!\w)\d[\d.]{0,7}(?:[-/:]\d[\d.]{0,7}){1,3}(?!\d)")
+"""Short enough for every column: a digest may look like a longer one."""
 _LACKS = '<p class="missing">'
 
 
@@ -87,14 +86,9 @@ def whole(text: object) -> Markup:
     """A text in which no line ends inside a number or date, as `2025-12-11` in a model's name."""
     if isinstance(text, Markup):
         return text
-
-    def keep(match: re.Match[str]) -> str:
-        if len(match[0]) > _MOST_WHOLE:
-            return match[0]
-        return f'<span class="nb">{match[0]}</span>'
-
     # S704: the text is escaped, and a number needs no escape.
-    return Markup(_NUMBER.sub(keep, str(escape(clean(text)))))
+    marked_up = _NUMBER.sub(r'<span class="nb">\g<0></span>', str(escape(clean(text))))
+    return Markup(marked_up)
 
 
 TEMPLATES = environment("medlive.report", finalize=clean, keep_trailing_newline=True)

@@ -1,17 +1,16 @@
 """What a report is made of: the score table, the analyses that go with it where they could be made, and `meta.json` of
 `medlive eval meta`."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from markupsafe import Markup
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from medlive.errors import BadInput, UsageError, first_fault
-from medlive.evaluation.agreement.meta import CaseLevel
+from medlive.evaluation.agreement.meta import Meta
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
@@ -32,44 +31,16 @@ from medlive.evaluation.scoring.overlap import (
     profiles,
     worst_cases,
 )
-from medlive.evaluation.scoring.refusals import Objection, marked, unpublishable_reasons
+from medlive.evaluation.scoring.refusals import marked, unpublishable_reasons
 from medlive.evaluation.scoring.score import (
     ModelScore,
     ScoreTable,
 )
 from medlive.integrity.log import read_bytes
 from medlive.llm.registry import EMPTY, Registry
-from medlive.report.html import lang_of, render
-from medlive.statistics.bootstrap import Comparison
-from medlive.statistics.raters import Reliability
+from medlive.report.html import render
 
-Shape = TypeVar("Shape", bound=BaseModel)
-
-
-class MetaGrader(BaseModel):
-    """Who graded."""
-
-    name: str
-    engine: str
-    judge: str
-    """The digest of what makes the grader itself."""
-
-
-class MetaFile(BaseModel):
-    """What this report shows of a `meta.json`; fields that are added later are passed over."""
-
-    format: Literal["medlive-meta"]
-    format_version: Literal[1]
-    run: dict[str, Any]
-    """What was graded: model, cases."""
-    grader: MetaGrader
-    human: dict[str, Any] | None = None
-    """Where people's verdicts come from."""
-    criteria: Reliability | None = None
-    cases: tuple[CaseLevel, ...] = ()
-    notes: tuple[str, ...] = ()
-    overridden: tuple[Objection, ...] = ()
-    """What would mislead and was allowed, to be printed with the figures."""
+Shape = TypeVar("Shape")
 
 
 def read_json(
@@ -79,7 +50,7 @@ def read_json(
 ) -> Shape:
     """A file as that model; `name` is what medlive calls such files. Raises BadInput."""
     try:
-        return shape.model_validate_json(read_bytes(path))
+        return TypeAdapter(shape).validate_json(read_bytes(path))
     except ValidationError as exc:
         raise BadInput(
             f"{path} is not a {name} of medlive: {first_fault(exc)}"
@@ -88,27 +59,20 @@ def read_json(
 
 def read_meta(
     path: Path,
-    judges: Collection[str] | None = None,
-) -> MetaFile:
+    judges: Collection[str],
+) -> Meta:
     """A `meta.json` of `medlive eval meta`, of one of these judges.
 
     Raises:
         BadInput: If the file is not one.
         UsageError: If it is of a judge that graded none of the runs.
     """
-    meta = read_json(path, MetaFile, "meta.json")
-    grader = meta.grader
-    if judges is not None and grader.judge not in judges:
-        known = ", ".join(sorted(judge[:19] for judge in judges)) or "nobody"
-        raise UsageError(
-            f"{path} is about {grader.name} ({grader.judge[:19]}), which graded none of the runs",
-            hint=f"these runs were graded by {known}",
-        )
+    meta = read_json(path, Meta, "meta.json")
+    judge = meta.grader.get("judge")
+    if judge not in judges:
+        raise UsageError(f"{path} is about {judge}, which graded none of the runs")
     return meta
 
-
-A_PART = 6
-"""Models in one part of a table with a column for each model: as many as a sheet of paper is wide."""
 
 _METRIC = {
     Metric.SAFE: "safe score (complete, but 0 with a confirmed severe harm and at most one half with a moderate "
@@ -124,7 +88,6 @@ _METRIC = {
 
 
 ONE_RUN = "One run alone is compared with nothing: give the run folders of two models or more."
-_ADVICE_ONLY = "every criterion rests on the physician's advice, so the complete score is the paper score"
 _BASIS = {
     "own": "each model on its own",
     "common": "those that all are scored on",
@@ -145,10 +108,8 @@ class Report:
     """How alike their scores are over themes and over specialties."""
     audits: Mapping[str, AuditTable] = field(default_factory=dict)
     """Label → the root causes of that model's lowest scores, where anything is on record."""
-    metas: tuple[MetaFile, ...] = ()
+    metas: tuple[Meta, ...] = ()
     """How far graders agree with people, as it was measured."""
-    case_pages: bool = True
-    """Whether each case has a page of its own, to be linked."""
 
     def render(
         self,
@@ -173,31 +134,9 @@ class Report:
         return self.table.models
 
     @property
-    def pairs(self) -> list[Comparison]:
-        """Every pair, the model that the table ranks higher first, in the order of the ranking."""
-        rank = {model.label: place for place, model in enumerate(self.models)}
-        pairs = []
-        for pair in self.table.comparisons:
-            is_in_order = rank[pair.first] < rank[pair.second]
-            pairs.append(pair if is_in_order else pair.turned())
-        return sorted(
-            pairs,
-            key=lambda pair: (rank[pair.first], rank[pair.second]),
-        )
-
-    @property
     def cases_named(self) -> str:
-        """The names of the cases' snapshots or files, with the digests of those that share a name."""
-        return _listed(self.case_name(model) for model in self.models)
-
-    def case_name(self, model: ModelScore) -> str:
-        """The name of a model's cases as `cases_named` has it."""
-        used = model.run.info.cases
-        for other in self.models:
-            cases = other.run.info.cases
-            if cases.name == used.name and cases.digest != used.digest:
-                return f"{used.name} [{used.digest.removeprefix('sha256:')[:8]}]"
-        return used.name
+        """The names of the cases' snapshots or files."""
+        return _listed(model.run.info.cases.name for model in self.models)
 
     @property
     def digests_named(self) -> str:
@@ -212,8 +151,7 @@ class Report:
     @property
     def metric_in_words(self) -> str:
         """The metric in words."""
-        words = _METRIC[self.table.metric]
-        return f"{words}; {_ADVICE_ONLY}" if self.table.advice_only else words
+        return _METRIC[self.table.metric]
 
     @property
     def basis(self) -> str:
@@ -229,28 +167,16 @@ class Report:
         """The axes of all models' criteria."""
         return sorted({axis for model in self.models for axis in model.axes})
 
-    def audited(
-        self,
-        labels: Sequence[str],
-    ) -> list[str]:
-        """The heads of a table's columns for these models: each label and how many of its cases were audited."""
-        return [f"*{label} (n={self.audits[label].audited})" for label in labels]
-
     def examples(
         self,
         most: int,
-    ) -> list[tuple[str, RootCause, str, NamedCause]]:
-        """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
-        langs = {}
-        for model in self.models:
-            for score in model.cases:
-                langs[score.case_id] = lang_of(score.case)
+    ) -> list[tuple[str, RootCause, NamedCause]]:
+        """(label, cause, finding) of the lowest `most` audited cases of each model and cause."""
         examples = []
         for label, audit in self.audits.items():
             for cause in RootCause:
                 for finding in audit.of(cause)[:most]:
-                    lang = langs.get(finding[0].case_id, "en")
-                    examples.append((label, cause, lang, finding))
+                    examples.append((label, cause, finding))
         return examples
 
     @property
@@ -259,36 +185,18 @@ class Report:
         looked_in = set()
         for run in self.table.errata.runs if self.table.errata else ():
             if run.path is None:
-                looked_in.add(
-                    f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
-                )
+                found = "none at hand, so nothing of it is known to be withdrawn"
             else:
                 checked = f"checked with key {run.key}" if run.key else "not checked"
-                what = "some of what" if run.concerned else "nothing that"
-                looked_in.add(
-                    f"{run.path.name} of {run.version} withdraws {what} these runs hold "
-                    f"({run.digest}; its signature {checked})"
-                )
+                found = f"{run.path.name} ({run.digest}; its signature {checked})"
+            looked_in.add(f"{run.version}: {found}")
         return sorted(looked_in)
-
-    def labels(
-        self,
-        places: Sequence[int],
-    ) -> list[str]:
-        """The labels of the models at these places."""
-        return [self.models[place].label for place in places]
-
-    def parts(self) -> Iterator[tuple[str, range]]:
-        """The models' places in parts of at most `A_PART`, each with what `in_parts` calls it."""
-        return in_parts(len(self.models), A_PART)
 
 
 def analyse(
     table: ScoreTable,
     registry: Registry = EMPTY,
-    *,
-    metas: tuple[MetaFile, ...] = (),
-    case_pages: bool = True,
+    metas: tuple[Meta, ...] = (),
 ) -> Report:
     """Everything that can be worked out of a score table, a registry of cutoffs, and what the run folders hold."""
     drops = None
@@ -311,23 +219,7 @@ def analyse(
         profiles=tuple(profiles(table, kind) for kind in kinds),
         audits=audits,
         metas=metas,
-        case_pages=case_pages,
     )
-
-
-def in_parts(
-    count: int,
-    size: int,
-) -> Iterator[tuple[str, range]]:
-    """So many models in as few parts of at most `size` as can be, none of them much smaller than another.
-
-    Each with the end of its title: `, models 1 to 5 of 14`; nothing where one part holds all.
-    """
-    number = max(1, -(-count // size))
-    starts = [count * k // number for k in range(number + 1)]
-    for first, last in pairwise(starts):
-        which = "" if number == 1 else f", models {first + 1} to {last} of {count}"
-        yield which, range(first, last)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from medlive.errors import BadInput
+from medlive.evaluation.agreement.meta import Meta
 from medlive.evaluation.protocols.model import format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
 from medlive.evaluation.scoring.estimates import FEW
@@ -26,21 +27,15 @@ from medlive.report.html import (
     upper_first,
     utf8,
 )
-from medlive.report.model import MetaFile, Report, analyse, read_json, unpublishable
+from medlive.report.model import Report, analyse, read_json, unpublishable
 from medlive.report.sections import SECTIONS, others
-from medlive.report.tables import WRITERS, write_whole
+from medlive.report.tables import WRITERS
 from medlive.statistics.bootstrap import Comparison, pairs_below
 from medlive.text.html import interval, percent
 
-PLACE = Path("protocols")
-"""Where `protocol all` writes by default."""
 
-
-def portfolio_page(
-    portfolio: Portfolio,
-    nav: Sequence[tuple[str, str]] = (),
-) -> str:
-    """The page; `nav` are other pages."""
+def portfolio_page(portfolio: Portfolio) -> str:
+    """The page of several protocols."""
     body = render(
         "portfolio.html",
         portfolio=portfolio,
@@ -53,21 +48,11 @@ def portfolio_page(
         slug=_slug,
         upper_first=upper_first,
     )
-    parts = [("#ranks", "Ranks"), ("#alike", "How alike tasks are")]
+    nav = [("index.html", "Scores"), (LIST, "Cases")]
+    nav += [("#ranks", "Ranks"), ("#alike", "How alike tasks are")]
     for task in portfolio.tasks:
-        parts.append((f"#{_slug(task.task)}", task.task))
-    return page("medlive: protocols", body, [*nav, *parts])
-
-
-def write_portfolio(portfolio: Portfolio, folder: Path) -> Path:
-    """Write `portfolio.json` and `portfolio.html` into a folder; return the page. Raises BadInput."""
-    files = {
-        PORTFOLIO: portfolio.model_dump_json(indent=1) + "\n",
-        "portfolio.html": portfolio_page(portfolio),
-    }
-    for name, text in files.items():
-        write_whole(folder / name, utf8(text))
-    return folder / "portfolio.html"
+        nav.append((f"#{_slug(task.task)}", task.task))
+    return page("medlive: protocols", body, nav)
 
 
 def read_portfolio(path: Path) -> Portfolio:
@@ -103,9 +88,6 @@ def summarise(report: Report) -> dict[str, str]:
         leads = f"{where}, {_lead(ranked, pairs)}"
         if ranked[0].overall.few:
             leads += f" Fewer than {FEW} cases: no result."
-        first = scored[0]
-        if first.label != ranked[0].label:
-            leads += f" On all cases {first.label} is first with {percent(first.overall.value)} %."
     return {"Who leads": leads, "Missing or wrong": _missing(report)}
 
 
@@ -131,8 +113,7 @@ def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
         return f"{first.label} scores {value}; no other model is ranked."
     tied = tied_with(first.label, others, pairs)
     if not tied:
-        every = f"all {len(others)} other models" if len(others) > 1 else others[0]
-        return f"{first.label} leads with {value}, significantly ahead of {every}."
+        return f"{first.label} leads with {value}, significantly ahead of all others."
     return f"{first.label} scores highest, {value}, and is tied with {some(tied)}."
 
 
@@ -153,8 +134,8 @@ def _missing(report: Report) -> str:
         )
     if not report.metas:
         missing.append("the grader was not compared with people")
-    if warnings := len(report.table.warnings):
-        missing.append(f"{warnings} warning{'s' * (warnings > 1)} below")
+    if report.table.warnings:
+        missing.append("the warnings below")
     if not missing:
         return "Nothing: every answer is there and every criterion graded."
     return "; ".join(missing) + "."
@@ -175,21 +156,8 @@ def uncounted(models: Sequence[ModelScore]) -> Iterator[str]:
 
 _TITLE = "medlive: scores on "
 _OURS = f"<title>{_TITLE}".encode()
-"""What the first page of a report holds, those of earlier versions too."""
+"""What the first page of a report holds."""
 PROTOCOLS = "protocols.html"
-_NAMES = frozenset(
-    (
-        PROTOCOLS,
-        "index.html",
-        "cases.html",
-        "cases",
-        "figures",
-        "search",
-        "scores.json",
-        "scores.csv",
-        "scores.tsv",
-    )
-)
 
 
 def write_report(
@@ -197,74 +165,55 @@ def write_report(
     out: Path,
     *,
     registry: Registry = EMPTY,
-    metas: tuple[MetaFile, ...] = (),
+    metas: tuple[Meta, ...] = (),
     portfolio: Portfolio | None = None,
-    case_pages: bool = True,
 ) -> Path:
     """Write the report of a score table into the folder `out`; return its first page.
 
     `index.html` with the figures, `protocols.html` of a portfolio if there is one, `cases.html`, `cases/` with a
-    page for each case unless `case_pages` is false, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report
-    is replaced. Raises BadInput when the folder cannot be written, or holds files of these names that no report
-    wrote, and DiskFull.
+    page for each case, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report is replaced. Raises BadInput
+    when the folder cannot be written, or holds something other than a report, and DiskFull.
     """
     with writing(out):
         _check_place(out)
-    report = analyse(
-        table,
-        registry,
-        metas=metas,
-        case_pages=case_pages,
-    )
+    report = analyse(table, registry, metas)
     case_entries = entries(report)
     pages = {
         "index.html": index(report, len(case_entries), protocols=bool(portfolio)),
         LIST: case_list(report, case_entries),
     }
     if portfolio:
-        nav = (("index.html", "Scores"), (LIST, "Cases"))
-        pages[PROTOCOLS] = portfolio_page(portfolio, nav)
+        pages[PROTOCOLS] = portfolio_page(portfolio)
     files = {name: utf8(text) for name, text in pages.items()}
     for suffix, write in WRITERS.items():
-        files[f"scores.{suffix}"] = write(table, None)
+        files[f"scores.{suffix}"] = write(table)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as temporary:
             made = Path(temporary)
             for name, data in files.items():
                 (made / name).write_bytes(data)
-            if case_pages:
-                (made / "cases").mkdir()
-                write_case_pages(report, case_entries, made / "cases")
-            _replace(made, out)
+            (made / "cases").mkdir()
+            write_case_pages(report, case_entries, made / "cases")
+            shutil.rmtree(out / "cases", ignore_errors=True)
+            (out / PROTOCOLS).unlink(missing_ok=True)
+            # First the page by which a report is known, should the rest be cut off.
+            os.replace(made / "index.html", out / "index.html")
+            for path in made.iterdir():
+                os.replace(path, out / path.name)
     return out / "index.html"
-
-
-def _replace(made: Path, out: Path) -> None:
-    """Put what was made in the place of what an earlier report left, and take away what it alone had."""
-    for old in {out / name for name in _NAMES} | set(out.glob("cases-*.html")):
-        if old.is_dir():
-            shutil.rmtree(old)
-        elif old.name != "index.html":
-            old.unlink(missing_ok=True)
-    # The first page is what an earlier report is known by, should the rest be cut off.
-    for path in sorted(made.iterdir(), key=lambda path: path.name != "index.html"):
-        os.replace(path, out / path.name)
 
 
 def _check_place(out: Path) -> None:
     """Raise BadInput where writing would take away or mix with what is not a report's."""
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"{out} is a file: a report is a folder")
     first = out / "index.html"
-    if first.is_file() and _OURS in first.read_bytes()[:20_000]:
+    is_report = first.is_file() and _OURS in first.read_bytes()[:20_000]
+    if is_report or not out.exists():
         return
-    names = {path.name for path in out.iterdir()} if out.exists() else set()
-    if "run.json" in names:
-        raise BadInput(f"{out} is a run folder", hint="give --out a folder of its own")
-    if taken := sorted(names & _NAMES):
+    # A report that was broken off left a hidden folder.
+    if any(not path.name.startswith(".") for path in out.iterdir()):
         raise BadInput(
-            f"{out} holds {', '.join(taken)}, which no report of medlive wrote: nothing was replaced",
+            f"{out} is not empty and not a report of medlive: nothing was replaced",
             hint="give --out a folder that is new, empty or an earlier report",
         )
 

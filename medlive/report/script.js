@@ -13,7 +13,7 @@
   const kinds = ["month", "language", "specialty", "theme", "source"];
 
   /* A model's mark on a case: a score where it has one and is wholly graded, else [state, score or null]. */
-  const stateOf = (mark) => (typeof mark === "number" ? "s" : mark[0]);
+  const stateOf = (mark) => (typeof mark === "number" ? "scored" : mark[0]);
   const scoreOf = (mark) => (typeof mark === "number" ? mark : mark[1]);
   const mean = (marks) => {
     const known = marks.map(scoreOf).filter((x) => x !== null);
@@ -42,8 +42,8 @@
         ((least === null && most === null) ||
           (score !== null && (least === null || score >= least) && (most === null || score <= most)));
       rows[place].hidden = !fits;
-      const held = marks.map(stateOf).filter((s) => s !== "s");
-      const note = held.length ? held.length === 1 && marks.length === 1 ? data.states[held[0]] : held.length + " not scored" : "";
+      const held = marks.map(stateOf).filter((state) => state !== "scored");
+      const note = held.length ? held.length === 1 && marks.length === 1 ? held[0] : held.length + " not scored" : "";
       write(scoreCells[place], score === null ? "\u2013" : (100 * score).toFixed(1));
       write(stateCells[place], note);
       if (fits) shown.push({ place, entry, score });
@@ -66,7 +66,7 @@
       data.models.forEach((label, place) => {
         if (model !== null && model !== place) return;
         record["score: " + label] = scoreOf(entry.marks[place]);
-        record["state: " + label] = data.states[stateOf(entry.marks[place])];
+        record["state: " + label] = stateOf(entry.marks[place]);
       });
       return record;
     });

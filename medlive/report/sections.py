@@ -22,15 +22,10 @@ from medlive.evaluation.scoring.estimates import (
 )
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases
 from medlive.evaluation.scoring.score import ModelScore
-from medlive.integrity.log import some
-from medlive.report.html import Section, f, missing, picture, render, soft, upper_first
-from medlive.report.model import ONE_RUN, Report, in_parts, judged, unpublishable
+from medlive.report.html import Section, f, missing, picture, render, soft
+from medlive.report.model import ONE_RUN, Report, unpublishable
 from medlive.report.tables import beside_rows
 
-_NO_CUTOFF = (
-    "No score after the cutoff for {}: the model registry names no cutoff and no release date. Write a table "
-    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
-)
 _NO_SCORE = (
     "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
     "grades what has an answer."
@@ -62,19 +57,10 @@ def ranking(report: Report) -> Section:
     if rows:
         note = f"{report.table.metric.value} score in %, with 95 % intervals"
         figure = picture(report.marked("Overall score"), note, rows)
-    # What is the same for all is said above all sections.
-    further = {
-        "cases": list(map(report.case_name, report.models)),
-        "grader": list(map(judged, report.models)),
-    }
-    differing = {name: own for name, own in further.items() if len(set(own)) > 1}
-    lacking = [model.label for model in report.models if model.cutoff is None]
-    notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
     fresh = report.render("fresh.html")
     heads = [f"*{name}, %" for name, _ in beside_rows(report.table, report.models[0])]
     drawn = report.render(
         "ranking.html",
-        differing=differing,
         unpublishable=unpublishable,
         beside_heads=heads,
         beside_rows=beside_rows,
@@ -82,15 +68,15 @@ def ranking(report: Report) -> Section:
     return Section(
         "ranking",
         "Ranking",
-        [soft(_RANKING), fresh, figure, drawn, *notes],
+        [soft(_RANKING), fresh, figure, drawn],
     )
 
 
 def pairs(report: Report) -> Section:
     """The section: every pair on the cases that both are scored on."""
     part = missing(ONE_RUN)
-    if compared := report.pairs:
-        part = report.render("pairs.html", compared=compared)
+    if report.table.comparisons:
+        part = report.render("pairs.html")
     return Section("pairs", "Pairs", [part])
 
 
@@ -103,7 +89,6 @@ def one_scale(report: Report) -> Section:
     drawn = report.render(
         "scale.html",
         abilities=table,
-        standings=table.scale.standings,
         plain={model.label: model.overall for model in report.models},
         suspects=table.suspects[:MOST_SUSPECTS],
     )
@@ -112,8 +97,8 @@ def one_scale(report: Report) -> Section:
 
 _NO_SLICE = {
     "month": "No scored case has a date that can be read, so scores over time cannot be shown.",
-    "specialty": "No scored case names a specialty; medlive's snapshots do, LiveMedBench's files do not.",
-    "theme": "No scored case names a theme; medlive's snapshots do, LiveMedBench's files do not.",
+    "specialty": "No scored case names a specialty.",
+    "theme": "No scored case names a theme.",
 }
 
 
@@ -121,12 +106,8 @@ def by_value(
     report: Report,
     kind: str,
 ) -> dict[str, list[ScoreEstimate | None]]:
-    """Each value of a kind of slice, in order, with an estimate for each model, in the report's order.
-
-    Nothing where no model has a scored case with any of them.
-    """
+    """Each value of a kind of slice, in order, with an estimate for each model, in the report's order."""
     values: dict[str, list[ScoreEstimate | None]] = {}
-    scored = False
     for place, model in enumerate(report.models):
         for value, estimate in model.slices.get(kind, {}).items():
             row = values.setdefault(
@@ -134,9 +115,6 @@ def by_value(
                 [None] * len(report.models),
             )
             row[place] = estimate
-            scored = scored or estimate.n > 0
-    if not scored:
-        return {}
     return {value: values[value] for value in sorted(values, key=slice_order)}
 
 
@@ -197,13 +175,9 @@ def contamination(report: Report) -> Section:
         title = report.marked("Drop past the cutoff")
         drawn = picture(title, "points, with 95 % intervals", rows)
         figure = soft(_DROPS) + drawn
-    by_note: dict[str, list[str]] = {}
-    for model in table.models:
-        for note in model.notes:
-            by_note.setdefault(note, []).append(model.label)
     parts = [figure, report.render("contamination.html")]
-    for note, labels in by_note.items():
-        parts.append(soft(f"{upper_first(note)}: {some(labels)}."))
+    for model in table.models:
+        parts += [soft(f"{model.label}: {note}.") for note in model.notes]
     parts.append(soft(f"Cutoffs are from {Path(table.registry).name}."))
     if not table.arms:
         parts.append(soft(_NO_ARMS))
@@ -271,9 +245,6 @@ _COSTS = (
     "Of the answers and verdicts that count; what an earlier try took is not among them. Unknown: the tokens or "
     "price of a call are not on record, as of a model without a table under [prices], or of imported files."
 )
-_NO_TOKENS = (
-    "No tokens are on record for any model: imported answers and verdicts have none."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,39 +280,30 @@ def spent(usages: Iterable[Mapping[str, Any]]) -> CallCosts:
 
 
 def _spent_on_verdicts(model: ModelScore) -> CallCosts | None:
-    """What grading took, a verdict from the shared cache nothing; None: nothing is on record."""
+    """What grading took, verdicts from the shared cache left out; None: nothing is graded."""
     if (grader := model.run.grader) is None:
         return None
     paid: list[Mapping[str, Any]] = []
-    unpaid = imported = 0
     # Read as a stream: the texts of many runs would fill the memory.
     for grade in grades_of(model.run.run.path / GRADES, []):
-        if grade.judge == grader.judge:
-            paid += [grade.usage] if grade.usage else []
-            imported += grade.origin == "import"
-            unpaid += not grade.usage and grade.origin != "cache"
-    if not paid:
-        return None if unpaid or imported else CallCosts(0, 0, 0, 0, 0.0)
-    return spent([*paid, {}] if imported else paid)
+        counts = grade.usage or grade.origin == "import"
+        if grade.judge == grader.judge and counts:
+            paid.append(grade.usage)
+    return spent(paid)
 
 
 def costs(report: Report) -> Section:
     """The section: tokens and money by model; what is not on record is unknown."""
     rows = []
-    any_calls = 0
     for model in report.models:
         answers = model.run.answers
         cases = {score.case_id for score in model.cases}
         spent_on_answers = spent(
             answers[name].usage for name in answers if name in cases
         )
-        verdicts = _spent_on_verdicts(model)
-        rows.append((model.label, spent_on_answers, verdicts))
-        any_calls += spent_on_answers.calls + (verdicts.calls if verdicts else 0)
-    parts = [missing(_NO_TOKENS)]
-    if any_calls:
-        parts = [soft(_COSTS), report.render("costs.html", rows=rows)]
-    return Section("costs", "Cost and tokens", parts)
+        rows.append((model.label, spent_on_answers, _spent_on_verdicts(model)))
+    drawn = report.render("costs.html", rows=rows)
+    return Section("costs", "Cost and tokens", [soft(_COSTS), drawn])
 
 
 _ALIKE = "How alike the models are"
@@ -362,9 +324,7 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
             "The models have too few scored cases in common for worst cases to be compared."
         )
     pairs = worst.jaccard[np.tril_indices(len(worst.jaccard), -1)]
-    mean = ""
-    if len(pairs) > 1:
-        mean = f"; the mean over {len(pairs)} pairs is {f(float(pairs.mean()))}"
+    mean = f"; the mean over {len(pairs)} pairs is {f(float(pairs.mean()))}"
     caption = (
         f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
         f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these."
@@ -375,7 +335,6 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
         labels=[model.label for model in report.models],
         rows=worst.jaccard,
         least=0,
-        in_parts=in_parts,
         tooltip=f,
     )
 
@@ -403,7 +362,6 @@ def _profile(report: Report, profiles: Profiles) -> Markup:
         labels=profiles.values,
         rows=profiles.between_values,
         least=-1,
-        in_parts=in_parts,
         tooltip=lambda r: f"{r:.3f}{fisher_interval(r, n)}",
     )
 

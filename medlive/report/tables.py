@@ -27,20 +27,14 @@ from medlive.statistics.bootstrap import Estimate, Standing
 
 Row = dict[str, Any]
 """A row of a file."""
-_NAMES = {
-    "low": "ci_low",
-    "high": "ci_high",
-    "of": "bounds_over",
-}
-"""Field of a dataclass → its name in the files."""
 _FIGURES = (
     "n",
     "mean",
-    "ci_low",
-    "ci_high",
+    "low",
+    "high",
     "least",
     "most",
-    "bounds_over",
+    "of",
     "few",
 )
 
@@ -49,13 +43,11 @@ def _row(
     value: Any,
     **names: str,
 ) -> Any:
-    """The fields of a dataclass, or of a row, under the names of the files; `names` are further ones. None stays."""
+    """The fields of a dataclass, some under other names. None stays."""
     if value is None:
         return None
-    parts = value if isinstance(value, Mapping) else asdict(value)
-    names = _NAMES | names
     row = {}
-    for name, part in parts.items():
+    for name, part in asdict(value).items():
         own = getattr(value, name, None)
         if isinstance(own, Estimate):
             part = estimate_row(own)
@@ -73,12 +65,12 @@ def _rows(
 def estimate_row(estimate: Estimate) -> Row:
     """A mean with everything that belongs to it."""
     if isinstance(estimate, ScoreEstimate):
-        return {**_row(estimate.row()), "few": estimate.few}
+        return {**estimate.row(), "few": estimate.few}
     return {
         "n": estimate.n,
         "mean": estimate.value,
-        "ci_low": estimate.low,
-        "ci_high": estimate.high,
+        "low": estimate.low,
+        "high": estimate.high,
     }
 
 
@@ -96,7 +88,7 @@ def _head(
     """How a file of figures begins."""
     return {
         "format": f"medlive-{kind}",
-        "format_version": 1,
+        "format_version": 2,
         "metric": table.metric.value,
         "bootstrap": {
             "draws": table.draws,
@@ -114,7 +106,7 @@ def model_row(model: ModelScore) -> Row:
     controls = model.harm.controls
     axis_errors = []
     for row in axis_rows(model.axes):
-        axis_errors.append(_row(row) | {"rate": model.axes[row["axis"]].value})
+        axis_errors.append(row | {"rate": model.axes[row["axis"]].value})
     slices = []
     for kind, values in model.slices.items():
         for value, estimate in values.items():
@@ -199,10 +191,8 @@ def fresh_row(table: ScoreTable) -> Row | None:
         return None
     models = []
     for model in fresh.models:
-        row: Row = {"model": model.label, "overall": estimate_row(model.overall)}
-        if model.standing is not None:
-            row |= _place(model.standing)
-        models.append(row)
+        row = {"model": model.label, "overall": estimate_row(model.overall)}
+        models.append(row | _place(model.standing))
     return {
         "after": _iso(fresh.after),
         "set_by": list(fresh.set_by),
@@ -219,21 +209,9 @@ def errata_row(table: ScoreTable) -> Row | None:
         return None
     runs = []
     for label, run in zip(table.labels, table.errata.runs, strict=True):
-        criteria = []
-        for case_id, criterion_id in run.criteria:
-            criteria.append({"case_id": case_id, "criterion_id": criterion_id})
-        row = _row(
-            run,
-            path="file",
-            key="checked_with",
-            cases="withdrawn_cases",
-            criteria="withdrawn_criteria",
-            emptied="cases_left_without_positive_criterion",
-        )
         # The file by name and digest: its path is private.
         file = run.path and run.path.name
-        about = {"model": label, "file": file, "withdrawn_criteria": criteria}
-        runs.append(row | about)
+        runs.append(_row(run, path="file") | {"model": label, "file": file})
     return {"mode": table.errata.mode.value, "runs": runs}
 
 
@@ -248,11 +226,8 @@ def beside_rows(
     return [*rows, (CORE, own.core)]
 
 
-def score_rows(
-    table: ScoreTable,
-    kind: str | None = None,
-) -> list[Row]:
-    """A row for each model and slice; of one kind of slice alone where `kind` names it.
+def score_rows(table: ScoreTable) -> list[Row]:
+    """A row for each model and slice.
 
     The overall score has the slice "overall", what stands beside it "complete" and "paper" (where they differ) and
     "core", the shares of answers with harm "severe harm", "harm", "severe omission" and "omission"; errors by axis have
@@ -284,17 +259,14 @@ def score_rows(
         for axis, errors in model.axes.items():
             row: Row = head | {"slice": "errors by axis", "value": axis}
             rows.append(row | dict.fromkeys(_FIGURES) | estimate_row(errors))
-    return [row for row in rows if kind in (None, row["slice"])]
+    return rows
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a text begins that a spreadsheet takes for a formula."""
 
 
-def scores_csv(
-    table: ScoreTable,
-    kind: str | None = None,
-) -> str:
+def scores_csv(table: ScoreTable) -> str:
     """`scores.csv`: `score_rows` with what was overridden to show them, and commas.
 
     A text of `_FORMULA` begins with "'".
@@ -304,7 +276,7 @@ def scores_csv(
     names = ["model", "metric", "cases", "grader", "slice", "value", *_FIGURES]
     writer.writerow([*names, "overridden"])
     overrides = dict.fromkeys(override.allow for override in table.overridden)
-    for row in score_rows(table, kind):
+    for row in score_rows(table):
         cells = []
         for value in row.values():
             if isinstance(value, str) and value.startswith(_FORMULA):
@@ -314,12 +286,12 @@ def scores_csv(
     return out.getvalue()
 
 
-WRITERS: Mapping[str, Callable[[ScoreTable, str | None], bytes]] = {
-    "tsv": lambda table, kind: utf8(table.tsv()),
-    "json": lambda table, kind: json_bytes(scores_json(table)),
-    "csv": lambda table, kind: utf8(scores_csv(table, kind)),
+WRITERS: Mapping[str, Callable[[ScoreTable], bytes]] = {
+    "tsv": lambda table: utf8(table.tsv()),
+    "json": lambda table: json_bytes(scores_json(table)),
+    "csv": lambda table: utf8(scores_csv(table)),
 }
-"""Format → the bytes of a table in it, of one kind of slice where the format has rows."""
+"""Format → the bytes of a table in it."""
 
 
 def json_bytes(value: Any) -> bytes:
@@ -358,28 +330,14 @@ def contamination_json(table: ContaminationTable) -> Row:
 def _contamination_row(model: ModelContamination) -> Row:
     adjusted = []
     for by, mix in model.mixes.items():
-        strata = []
-        for name, (before, after) in mix.strata.items():
-            strata.append({"stratum": name, "n_pre": before, "n_post": after})
         row = _row(mix, difference="drop")
-        del row["p"]
-        adjusted.append({"by": by, **row, "strata": strata})
+        del row["p"], row["strata"]
+        adjusted.append({"by": by, **row})
     placebo: Row | None = None
     if model.placebos is not None:
-        drops = []
-        for drop in model.placebos:
-            row = {
-                "n_before": drop.n_pre,
-                "n_after": drop.n_post,
-                "drop": drop.difference,
-                "last_day_before": date.fromordinal(drop.day).isoformat(),
-                "among": "unseen" if drop.side else "seen",
-            }
-            drops.append(row)
         placebo = {
             "dates": len(model.placebos),
             "at_least_as_large": model.placebos_as_large,
-            "drops": drops,
         }
     return {
         "model": model.label,
@@ -398,21 +356,9 @@ def _contamination_row(model: ModelContamination) -> Row:
 
 
 def arms_rows(arms: Iterable[BookArm]) -> list[Row]:
-    """Open book against closed, a row for each pair of runs."""
+    """Open book against closed, a row for each pair of runs: `first` is the open book, `second` the closed one."""
     rows = []
     for arm in arms:
-        row = _row(arm, closed_score="closed_book", open_score="open_book")
-        del row["pair"]
-        row |= {
-            "closed": arm.pair.second,
-            "open": arm.pair.first,
-            "cutoff": cutoff_row(arm.cutoff),
-            "fresh_only": arm.cutoff is not None,
-            "n": arm.pair.n,
-            "difference": arm.pair.difference,
-            "ci_low": arm.pair.low,
-            "ci_high": arm.pair.high,
-            "few": arm.few,
-        }
-        rows.append(row)
+        about = {"cutoff": cutoff_row(arm.cutoff), "few": arm.few}
+        rows.append(_row(arm) | about)
     return rows

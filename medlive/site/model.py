@@ -14,7 +14,7 @@ from statistics import fmean
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.ability import AbilityTable, abilities
@@ -23,6 +23,7 @@ from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import canonical_json
+from medlive.integrity.log import writing
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.manifest import Manifest, unknown_note
@@ -143,7 +144,7 @@ class Content:
     left_out: Sequence[tuple[str, str]] = ()
     """Files that are not shown, and why."""
     passages: Mapping[str, Passage] = field(default_factory=dict)
-    """By id, those that criteria rest on and the evidence index holds; a text that may not be shown is empty."""
+    """By id, those that criteria rest on and the evidence index holds, of which the titles are shown."""
     errata: Errata = field(default_factory=Errata)
     hard: HardWeeks = field(default_factory=dict)
     """Of weeks whose hard cases were chosen before."""
@@ -189,20 +190,10 @@ def hard_bytes(weeks: HardWeeks) -> bytes:
 
 
 def fix_hard(path: Path, data: bytes) -> None:
-    """Keep what `hard_bytes` made, unless it lies there or holds no week.
-
-    Raises:
-        UsageError: If it cannot be written.
-    """
-    if data == b"{}" or (path.is_file() and path.read_bytes() == data):
-        return
-    try:
-        write_whole(path, data)
-    except OSError as exc:
-        raise UsageError(
-            f"the hard cases cannot be fixed: {path}: {exc.strerror}",
-            hint="name a file that can be written with --hard",
-        ) from exc
+    """Keep what `hard_bytes` made, unless it holds no week. Raises BadInput, DiskFull."""
+    if data != b"{}":
+        with writing(path):
+            write_whole(path, data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,27 +135,13 @@ Results = Sequence[tuple[BoardEntry, Sequence[tuple[ModelEntry, Sequence[str]]]]
 """Board → model → how it did on each criterion of a case; nothing where it did not answer."""
 
 
-BLANK: Mapping[str, object] = {
-    "board": None,
-    "model": None,
-    "case": None,
-    # How the models of each board did on the case.
-    "results": (),
-    # Of one page of the list, with its number and the addresses of all pages.
-    "cases": (),
-    "number": 1,
-    "lists": (),
-}
-"""What a page may be about, and is not unless it says so."""
-
-
 class Page(NamedTuple):
     """One page, not yet rendered."""
 
     name: str
     template: str
     about: Mapping[str, object]
-    """Its title, the section that the navigation marks, and what of `BLANK` it has."""
+    """Its title, the section that the navigation marks, and what the template shows."""
 
 
 def site_files(
@@ -211,7 +197,7 @@ def site_files(
 
     for page in _pages(content, cases):
         text = TEMPLATES.get_template(page.template).render(
-            {**BLANK, **page.about},
+            page.about,
             name=page.name,
             root="../" * page.name.count("/"),
             content=content,

@@ -1,7 +1,6 @@
 """Read what the site shows."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,6 @@ from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import AnswerState, CaseSet
-from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable
@@ -68,8 +66,6 @@ class Inputs:
     """The folder of bundles, which end in .zip."""
     errata: Path | None = None
     """None: `errata.json` beside the snapshots, where there is one."""
-    hard: Path | None = None
-    """The weeks' hard cases as they were chosen; None: `hard.json` beside the snapshots."""
     evidence: Path | None = None
     """The evidence index, for the titles of passages; None: their ids alone are shown."""
     registry: Registry = EMPTY
@@ -87,8 +83,8 @@ class Inputs:
 
     @property
     def hard_file(self) -> Path:
-        """Where the hard cases are kept."""
-        return self.hard or self.snapshots / HARD
+        """The weeks' hard cases as they were chosen."""
+        return self.snapshots / HARD
 
 
 def read_content(inputs: Inputs) -> Content:
@@ -115,7 +111,6 @@ def read_content(inputs: Inputs) -> Content:
             passages = read_passages(
                 inputs.evidence,
                 cases.values(),
-                snapshots,
             )
         except EvidenceUnavailable as exc:
             left_out.append(("titles of passages", _why(exc, inputs.evidence)))
@@ -279,7 +274,6 @@ def _boards(
         reports,
         draws=inputs.draws,
         registry=inputs.registry,
-        errata=ErrataMode.APPLY,
         # What is not publishable is refused or marked of snapshots and boards together.
         allow=(Allow.NOT_PUBLISHABLE,),
     )
@@ -390,24 +384,15 @@ def _tokens(run: GradedRun) -> tuple[int, int] | None:
     return asked, answered
 
 
-_OPEN = re.compile(r"(public domain|cc0|cc[- ]by([- ]sa)?[- ]\d|mit$)", re.I)
-"""Licences under which anybody may print a passage beside its title and licence."""
-
-
 def read_passages(
     index: Path,
     cases: Iterable[SnapshotCase],
-    snapshots: Iterable[Snapshot],
 ) -> dict[str, Passage]:
     """Return the passages that criteria name, by id, of those that an evidence index holds.
-
-    A text is kept where its licence allows that, and its corpus has the digest that a snapshot's manifest states:
-    the words are then those that the criterion was made from. Elsewhere it is empty. No passage has its address.
 
     Args:
         index: The index's folder; nothing is read where there is none.
         cases: The cases that are shown.
-        snapshots: The snapshots that hold them.
 
     Raises:
         EvidenceUnavailable: If the index is damaged or of another version.
@@ -422,18 +407,4 @@ def read_passages(
     except IndexMissing:
         return {}
     opened.check(passages=True)
-    same = set()
-    for snapshot in snapshots:
-        for used in snapshot.manifest.provenance.evidence:
-            same |= used.corpora.items() & opened.manifest.corpus_digests.items()
-    corpora = dict(same)
-    passages = {}
-    for passage in opened.open_store().find(wanted):
-        shown = passage.corpus in corpora and _OPEN.match(passage.licence)
-        text = passage.text if shown else ""
-        passages[passage.id] = replace(
-            passage,
-            text=text,
-            url="",
-        )
-    return passages
+    return {passage.id: passage for passage in opened.open_store().find(wanted)}

@@ -323,21 +323,6 @@ class Comparison:
     why: str = ""
     """Why there is no interval; p is then by permutation of signs."""
 
-    def turned(self) -> "Comparison":
-        """The same pair, second minus first."""
-        return replace(
-            self,
-            first=self.second,
-            second=self.first,
-            difference=_negative(self.difference),
-            low=_negative(self.high),
-            high=_negative(self.low),
-        )
-
-
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
-
 
 LEAST_PAIRED = 6
 """Clusters that a few differences are read with at least."""

@@ -132,4 +132,3 @@ async def test_a_killed_portfolio_goes_on_and_asks_nothing_twice_that_was_kept(
         == before[-1]
     )
     assert sum(one["calls"] for one in done.values()) == asked[-1]
-    assert (out / "portfolio.html").read_text().startswith("<!doctype html>")

@@ -22,7 +22,7 @@ def wide_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for k, name in enumerate(names)
     ]
     table = score_runs([load_graded(run) for run in runs], draws=20)
-    return write_report(table, root / "out", case_pages=False)
+    return write_report(table, root / "out")
 
 
 def test_many_models_fit_a_sheet_of_paper_with_all_that_is_shut_on_a_screen(

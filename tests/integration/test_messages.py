@@ -22,7 +22,6 @@ from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.watch import notify
 from medlive.service.watch.checks import ENDS_AFTER
 from medlive.service.watch.notify import RESENT_AFTER, look
-from medlive.service.watch.notify import RESENT_AFTER, look
 from medlive.service.watch.status import acknowledge, read_problems
 from tests.support.receivers import serve_beats, serve_webhook
 

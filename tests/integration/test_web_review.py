@@ -391,24 +391,8 @@ async def test_studies_come_to_what_was_rated_and_eval_meta_reads_a_grader_check
         assert "where second decides otherwise" in await get("ada", "dual/results")
         for file, query in zip(files, ("", "?adjudicated=true"), strict=True):
             file.write_text(await get("ada", f"dual/ratings.csv{query}"))
-        human = ("--human", files[0], "--human", files[1], "--adjudicator", "cleo")
-        done = await run(
-            "eval",
-            "judges",
-            "settle",
-            made,
-            "--judge",
-            "second",
-            "--judge",
-            base.grader.model,
-            *human,
-        )
-        assert (done["agreed"], done["people"], done["open"]) == (16, 8, 0)
-        settled = load_graded(made, judge=done["judge"])
-        met = [
-            settled.verdicts(i.case_id)[f"{i.case_id}-{i.criterion_id}"] for i in items
-        ]
-        assert met == [False] + [True] * 7
+        ratings = [file.read_text().split()[1:] for file in files]
+        assert [len(rows) for rows in ratings] == [16, 1]
 
 
 async def find(database: Database, name: str) -> Any:

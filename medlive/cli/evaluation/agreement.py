@@ -1,4 +1,4 @@
-"""`medlive eval meta`, `judges compare` and `judges settle`: graders beside people, and judges of the same answers."""
+"""`medlive eval meta` and `judges compare`: graders beside people, and judges of the same answers."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +17,6 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, fields_of, new_file, table_of
-from medlive.evaluation.agreement import settle as settling
 from medlive.evaluation.agreement.judges import compare_judges
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.scoring.refusals import marked
@@ -71,7 +70,7 @@ def meta(
     titled = partial(marked, overridden=grading.overridden)
     shown: list[Grid] = []
     if grading.coverage is not None and grading.human is not None:
-        counts = ("criteria", "rated", "rated_twice", "graded", "invalid", "ungraded")
+        counts = ("criteria", "rated", "graded", "invalid", "ungraded")
         title = titled(
             f"{grading.run['model']} graded by {grading.grader['name']}, people: {grading.human['file']}"
         )
@@ -83,7 +82,7 @@ def meta(
     title = titled("case scores against people's mean")
     shown.append(table_of(grading.cases, names, title))
     if grading.repeated is not None:
-        rounds = ("rounds", "criteria", "unanimous", "met", "invalid", "equal", "ac1")
+        rounds = ("rounds", "criteria", "invalid", "equal", "ac1")
         title = titled("the grader with itself")
         shown.append(table_of([grading.repeated], (*rounds, "score_range"), title))
     return Result(grading, shown, grading.notes)
@@ -139,7 +138,7 @@ def compare(
         rows.append(about | figures | {"undecided": row["undecided"]})
     names = ("model", "first", "second", "spearman", "kendall")
     every = (*names, "mean_absolute_difference")
-    orders = ("first", "second", "shift", "spearman", "kendall", "reversed")
+    orders = ("first", "second", "mean_absolute_difference", "spearman", "kendall")
     title = "models under each judge, on common cases"
     shown = [
         table_of(rows, list(rows[0]), "criteria, with 95 % intervals over cases"),
@@ -148,32 +147,3 @@ def compare(
         table_of(comparison.rankings, orders, "the order of models"),
     ]
     return Result(comparison, shown, comparison.notes)
-
-
-def settle(
-    run_dir: RunArgument,
-    judge: JudgesOption = None,
-    *,
-    human: HumanOption = None,
-    adjudicator: AdjudicatorOption = None,
-) -> Result:
-    """Write a third grading of a run: both judges where they agree, people where not, else ungraded.
-
-    People's ratings are a study's (a grader check of the review desk) or of a file. The same files again add
-    nothing.
-    """
-    settled = settling.settle(
-        run_dir,
-        judge or (),
-        human=human or (),
-        adjudicator=adjudicator,
-    )
-    value = fields_of(settled) | {"open": len(settled.open)}
-    notes = list(settled.notes)
-    if settled.overruled:
-        notes.append(
-            f"on {settled.overruled} criteria people decided against both judges; the judges' verdict stands"
-        )
-    counts = ("criteria", "agreed", "people", "open", "new")
-    option = f"--judge {settled.judge.removeprefix('sha256:')[:12]}"
-    return Result(value, [table_of([value], counts, settled.name), option], notes)

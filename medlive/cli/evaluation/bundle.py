@@ -3,10 +3,8 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
@@ -129,7 +127,7 @@ def verify_bundle(
         snapshot=snapshot,
         errata_file=errata_file,
     )
-    result = describe_report(report, ("proven", "model"))
+    result = describe_report(report, ("model",))
     assert isinstance(result.value, dict)
     info = report.info
     result.value["key_id"] = _key_of(report)
@@ -145,7 +143,7 @@ def verify_bundle(
     if to_run is not None:
         verify.unbundle(report, to_run)
         notes.append(f"written: {to_run}")
-    failure = None if report.proven else typer.Exit(UNPROVEN)
+    failure = None if report.complete else typer.Exit(UNPROVEN)
     return result._replace(notes=notes, failure=failure)
 
 
@@ -153,14 +151,11 @@ def leaderboard(
     bundles: list[Path],
     snapshot: SnapshotOption = None,
     public_key: PublicKeysOption = None,
-    most_unscored: Annotated[float, Option(min=0, max=1)] = 0.05,
     metric: MetricOption = None,
     allow: AllowOption = None,
     *,
-    errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
     draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
 ) -> Result:
     """Rank bundles after verifying each: those of one snapshot, template and grader together, each model once.
 
@@ -169,7 +164,6 @@ def leaderboard(
 
     Args:
         bundles: Bundles.
-        most_unscored: Share of cases that may lack a score.
     """
     cases = None if snapshot is None else load_cases(snapshot)
     reports = []
@@ -185,9 +179,6 @@ def leaderboard(
         reports,
         metric=metric,
         draws=draws,
-        seed=seed,
-        errata=errata,
-        most_unscored=most_unscored,
         allow=allow or (),
     )
     failure: BaseException | None = None

@@ -26,7 +26,12 @@ from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked, read_findings
 from medlive.evaluation.protocols.model import Material, Protocol, Table, format_cell
 from medlive.evaluation.protocols.planted import plant
-from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
+from medlive.evaluation.protocols.portfolio import (
+    PORTFOLIO,
+    Portfolio,
+    TaskResults,
+    portfolio,
+)
 from medlive.evaluation.protocols.registry import (
     fitting,
     known_protocols,
@@ -37,7 +42,7 @@ from medlive.evaluation.scoring.score import labelled
 from medlive.instance.loading import read_settings
 from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import Budget
-from medlive.report.render import write_portfolio
+from medlive.report.html import utf8
 from medlive.report.tables import write_whole
 
 _WRITTEN = (
@@ -170,8 +175,8 @@ def all_(
 ) -> Result:
     """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
 
-    Runs of the same cases belong together; ranks, and how alike tasks rank models, come last, and on the page
-    portfolio.html in --out. Exit status 1 while questions are ungraded.
+    Runs of the same cases belong together; ranks, and how alike tasks rank models, come last, and in portfolio.json
+    in --out, which `eval report --protocols` shows. Exit status 1 while questions are ungraded.
     """
     read_settings()  # They name the folder of plugins
     runs, overridden = graded.load_checked()
@@ -199,7 +204,9 @@ def all_(
         overridden=tuple(overridden),
     )
     notes = [objection.why for objection in overridden]
-    notes.append(f"page: {write_portfolio(whole, out)}")
+    text = whole.model_dump_json(indent=1) + "\n"
+    write_whole(out / PORTFOLIO, utf8(text))
+    notes.append(f"written: {out / PORTFOLIO}")
     tables = [table for task in tasks for table in task.tables] + [*whole.tables]
     return _result(whole, tables, overridden, notes, budget, asked)
 
@@ -216,7 +223,7 @@ def errors(
         out: The file of cases to write, for eval run --cases.
     """
     new_file(out)
-    made, notes = plant(load_set(cases, unverified=False).cases, seed=seed)
+    made, note = plant(load_set(cases, unverified=False).cases, seed=seed)
     if not made:
         raise UsageError(f"no error can be planted in the advice of {cases}")
     lines = ""
@@ -225,7 +232,7 @@ def errors(
         written = {name: row[name] for name in _WRITTEN if row.get(name)}
         lines += canonical_json(written) + "\n"
     write_whole(out, lines.encode("utf-8", "backslashreplace"))
-    return Result(out, [str(out)], notes)
+    return Result(out, [str(out)], [note])
 
 
 def describe_tables(

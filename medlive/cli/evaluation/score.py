@@ -52,18 +52,16 @@ def score(
         new_file(out, replace)
     if form not in forms:
         raise UsageError(f"--format {form}: choose {', '.join(forms)}")
-    if kind and form in ("tsv", "json"):
-        raise UsageError(
-            f"--slice picks rows of a table or csv; {form} is one document"
-        )
+    if kind and form != "table":
+        raise UsageError(f"--slice picks rows of a table; {form} holds all slices")
     table = scored(how)
     shown: Iterable[Grid | Text | str] = ()
     notes = [*table.warnings]
     if form == "table":
         shown = describe_slice(table, kind) if kind else describe_scores(table)
     elif out is not None:
-        write_whole(out, WRITERS[form](table, kind))
+        write_whole(out, WRITERS[form](table))
         notes.insert(0, f"written: {out}")
     else:
-        shown = [Text(WRITERS[form](table, kind).decode("utf-8").removesuffix("\n"))]
+        shown = [Text(WRITERS[form](table).decode("utf-8").removesuffix("\n"))]
     return Result(partial(scores_json, table), shown, notes, find_unscored(table))

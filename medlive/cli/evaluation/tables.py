@@ -63,9 +63,7 @@ def find_unscored(table: ScoreTable) -> CheckFailed | None:
     if any(model.overall.value is not None for model in table.models):
         return None
     states = {case.state for model in table.models for case in model.cases}
-    hint: str | None = (
-        "medlive eval grade RUN grades it; a settled one waits for people: medlive eval judges settle RUN"
-    )
+    hint: str | None = "medlive eval grade RUN grades it"
     if CaseState.NOT_READ in states:
         why = "what is graded is not read for harm"
         hint = "medlive eval grade --harm-only RUN reads it"

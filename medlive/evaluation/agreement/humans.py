@@ -3,17 +3,16 @@
 The format is a table, a row for each rating, as JSON Lines (`.jsonl`, an object a line), JSON (an array of them)
 or CSV (a header; commas; UTF-8 or GB18030, BOM or none). Columns: `rater`, and
 
-- `case_id`, `criterion_id` and `met`: JSON true, false or null; in CSV true/false, yes/no, met/not met, 1/0,
-  是/否, empty for none;
+- `case_id`, `criterion_id` and `met`: true/false, yes/no, 1/0, 是/否;
 - or `item` and `met`, as a study exports the item: the criterion and the answer in one id;
-- or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
+- or `case_id` and `score`: a number from 0 to 1 for the whole answer.
 
-One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
-One published set is read as it is: K-QA's CSV (physicians on statements).
+One file may mix these kinds of rows; other columns are ignored. An empty cell or null means that the rater could
+not decide. One published set is read as it is: K-QA's CSV (physicians on statements).
 """
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,23 +26,16 @@ from medlive.evaluation.tables import (
     FORMAT_HINT,
     Rows,
     add_rows,
+    cell_text,
     decode_text,
     read_table,
+    read_verdict,
 )
 from medlive.grader.rated import verdict_id
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
 from medlive.statistics.raters import Codes, agreed_codes, code_of
 
-_MET = ["true", "1", "1.0", "yes", "y", "met"]
-_NOT_MET = ["false", "0", "0.0", "no", "n", "not met", "not_met", "unmet"]
-_WORDS: Mapping[str, bool | None] = {
-    **dict.fromkeys([*_MET, "是", "满足", "符合", "达到"], True),
-    **dict.fromkeys(_NOT_MET, False),
-    **dict.fromkeys(["否", "不满足", "不符合", "未满足", "未达到"], False),
-    **dict.fromkeys(["", "null", "none"], None),
-}
-"""People's verdicts, spelt small."""
 _KQA_LABELS: Mapping[str, bool | None] = {
     "Entailment": True,
     "Neutral": False,
@@ -57,15 +49,13 @@ class HumanRatings:
     """Ratings by people; raters are in order of first appearance."""
 
     name: str
-    """The file's name; of several, all of them, with their folders where two have the same."""
+    """The file's name; of several, all of them."""
     digest: str
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
     scores: Mapping[str, Mapping[str, float]]
     """By case and rater, 0 to 1."""
-    lines: Mapping[Place | str, str]
-    """Where a criterion, or a case with a score, first appears: "line 7", with the file if there are several."""
     notes: tuple[str, ...] = ()
     adjudicator: str | None = None
     """The rater who decides where others differ, and counts for nothing else."""
@@ -78,14 +68,11 @@ class HumanRatings:
             codes[row] = [code_of(by_rater.get(rater)) for rater in raters]
         return codes
 
-    def decisions(self, places: Sequence[Place]) -> Codes:
-        """The adjudicator's verdicts (places)."""
-        return self.codes(places, [self.adjudicator or ""])[:, 0]
-
     def agreed(self, places: Sequence[Place]) -> Codes:
         """The adjudicator's verdicts, else what two raters or more agree on (places)."""
         codes = self.codes(places, self.raters)
-        return agreed_codes(codes, self.decisions(places))
+        decisions = self.codes(places, [self.adjudicator or ""])[:, 0]
+        return agreed_codes(codes, decisions)
 
 
 def items_of(
@@ -117,32 +104,27 @@ class _Rating(NamedTuple):
     """None: the rater could not decide."""
 
 
-def _ratings_of(
+def _rating_of(
     row: Mapping[str, Any],
     items: Mapping[str, Place] | None,
-) -> Iterator[_Rating]:
-    """The ratings of a row. Raises ValueError if it is invalid."""
+) -> _Rating:
+    """The rating of a row. Raises ValueError if it is invalid."""
     names = ("rater", "item", "case_id", "criterion_id")
-    rater, item, case_id, criterion = map(_name, map(row.get, names))
+    rater, item, case_id, criterion = (cell_text(row.get(name)) for name in names)
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
-    has_verdict = "met" in row and bool(item or (case_id and criterion))
-    if has_verdict:
-        met = _met(row["met"])
-        place: Place | None = (case_id, criterion)
-        if item:
-            if items is None:
-                what = f"item {item[:40]!r}"
-                raise ValueError(f"{what} can only be read together with its run")
-            place = items.get(item)
-        yield _Rating(place, rater, met)
-    written = row.get("score")
-    # A column that is empty beside a verdict is not a score that could not be given.
-    no_score = written in (None, "") if has_verdict else "score" not in row
-    if case_id and not no_score:
-        yield _Rating(case_id, rater, _score(written, row.get("out_of")))
-    elif not has_verdict:
+    column = "met" if item or criterion else "score"
+    if column not in row:
         raise ValueError("expected criterion_id and met, or score")
+    if column == "score":
+        return _Rating(case_id, rater, _score(row["score"]))
+    place: Place | None = (case_id, criterion)
+    if item:
+        if items is None:
+            what = f"item {item[:40]!r}"
+            raise ValueError(f"{what} can only be read together with its run")
+        place = items.get(item)
+    return _Rating(place, rater, read_verdict(row["met"], "met"))
 
 
 def read_humans(
@@ -159,82 +141,61 @@ def read_humans(
     """
     raters: dict[str, None] = {}
     ratings: dict[Place | str, dict[str, Any]] = {}
-    lines: dict[Place | str, str] = {}
     foreign: list[str] = []
     undecided = 0
 
     def add_row(where: str, row: Mapping[str, Any]) -> None:
-        """Add the ratings of a row; a decision replaces "could not decide"."""
+        """Add the rating of a row; a decision replaces "could not decide"."""
         nonlocal undecided
-        for key, rater, rating in _ratings_of(row, items):
-            if key is None:
-                foreign.append(where)
-                continue
-            of_case = isinstance(key, str)
-            if of_case and rating is None:
-                undecided += 1
-                continue
-            lines.setdefault(key, where)
-            raters[rater] = None
-            by_rater = ratings.setdefault(key, {})
-            earlier = by_rater.get(rater)
-            if rating is not None and earlier not in (None, rating):
-                of_criterion = "criterion {1!r} of case {0!r}"
-                what = f"case {key!r}" if of_case else of_criterion.format(*key)
-                raise ValueError(f"{rater!r} on {what} contradicts an earlier rating")
-            by_rater[rater] = rating if earlier is None else earlier
+        key, rater, rating = _rating_of(row, items)
+        if key is None:
+            foreign.append(where)
+            return
+        undecided += rating is None
+        of_case = isinstance(key, str)
+        if of_case and rating is None:
+            return
+        raters[rater] = None
+        by_rater = ratings.setdefault(key, {})
+        earlier = by_rater.setdefault(rater, rating)
+        if earlier is None:
+            by_rater[rater] = rating
+        elif rating not in (None, earlier):
+            raise ValueError(f"{rater!r} on {key!r} contradicts an earlier rating")
 
-    files = _read_files(paths)
-    name = ", ".join(files)
-    notes: list[str] = []
-    add_rows(_rows_of(files, notes), name, add_row, FORMAT_HINT)
+    files = [(path.name, read_bytes(path)) for path in paths]
+    name = ", ".join(name for name, _ in files)
+    add_rows(_rows_of(files), name, add_row, FORMAT_HINT)
     if not raters:
-        why, hint = "has no ratings", FORMAT_HINT
-        if foreign:
-            why = "matches no current answer or criterion of the run"
-            hint = (
-                "name the run that was rated; its answers or criteria may have changed"
-            )
-        raise BadInput(f"{name} {why}", hint=hint)
+        others = f"{len(foreign)} items are of other answers or criteria"
+        raise BadInput(f"{name} has no ratings; {others}", hint=FORMAT_HINT)
+    notes = []
     if foreign:
         notes.append(
             f"{len(foreign)} items belong to another run, or to changed answers or criteria; left out "
             f"({some(foreign)})"
         )
-    scores = {key: by for key, by in ratings.items() if isinstance(key, str)}
-    verdicts = {key: by for key, by in ratings.items() if not isinstance(key, str)}
-    undecided += sum([*met.values()].count(None) for met in verdicts.values())
     if undecided:
         notes.append(
             f"{undecided} ratings have no decision and count neither as met nor as not met"
         )
-    digests = list(map(digest_bytes, files.values()))
+    scores = {key: by for key, by in ratings.items() if isinstance(key, str)}
+    verdicts = {key: by for key, by in ratings.items() if not isinstance(key, str)}
+    digests = [digest_bytes(data) for _, data in files]
     return HumanRatings(
         name=name,
         digest=digests[0] if len(digests) == 1 else digest_json(digests),
         raters=tuple(raters),
         verdicts=verdicts,
         scores=scores,
-        lines=lines,
         notes=tuple(notes),
     )
 
 
-def _read_files(paths: Sequence[Path]) -> dict[str, bytes]:
-    """The files by name, with their folders where two have the same."""
-    names = [path.name for path in paths]
-    files = {}
-    for path in paths:
-        name = path.name if names.count(path.name) == 1 else str(path)
-        files[name] = read_bytes(path)
-    return files
-
-
-def _rows_of(files: Mapping[str, bytes], notes: list[str]) -> Rows:
-    """The rows of files, with the file's name in their places if there are several; what is irregular is noted."""
-    for name, data in files.items():
-        text, chinese = decode_text(data, name)
-        notes += ["not valid UTF-8, read as GB18030"] * chinese
+def _rows_of(files: Sequence[tuple[str, bytes]]) -> Rows:
+    """The rows of files, with the file's name in their places if there are several."""
+    for name, data in files:
+        text = decode_text(data, name)
         head = text.partition("\n")[0]
         if all(column in head for column in (*KQA_COLUMNS, "label_0")):
             rows = _kqa_ratings(text, name)
@@ -267,45 +228,11 @@ def _kqa_ratings(text: str, name: str) -> Rows:
                 yield f"line {line}", fault
 
 
-def _name(value: object) -> str:
-    """An id or a name as text; "" if missing."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _met(value: object) -> bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in _WORDS:
-        return _WORDS[value.strip().lower()]
-    raise ValueError(f"met must be true, false or null, found {str(value)[:40]!r}")
-
-
-def _score(value: object, out_of: object) -> float | None:
-    number, most = _number(value), _number(out_of)
-    if number is None:
-        return None
-    if most is None:
-        most = 1.0
-    if not 0 < most < math.inf:
-        raise ValueError(f"out_of must be a number above 0, found {str(out_of)[:40]!r}")
-    if not 0 <= number <= most:
-        message = (
-            f"score must be a number from 0 to {most:g}, found {str(value)[:40]!r}"
-        )
-        if not out_of:
-            message += "; give the best score of another scale in a column out_of"
-        raise ValueError(message)
-    return number / most
-
-
-def _number(value: object) -> float | None:
-    """The value as a number, None if it is empty, NaN if it is not a number."""
-    text = "" if value is None else str(value).strip()
+def _score(value: object) -> float | None:
+    text = cell_text(value)
     if not text:
         return None
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    with suppress(ValueError):
+        if 0 <= (score := float(text)) <= 1:
+            return score
+    raise ValueError(f"score must be a number from 0 to 1, found {text[:40]!r}")

@@ -1,11 +1,11 @@
 """Several judges of the same answers: where they agree on criteria, and whether models rank the same under each.
 
-A run that two judges graded is a dual judge (seed 001 §4.1); docs/protocols.md has worked figures.
+A run that two judges graded is a dual judge (seed 001 §4.1), and people check what the two decide differently
+(`read_sheet`); docs/protocols.md has worked figures.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,14 +13,16 @@ from typing import Any, Unpack
 import numpy as np
 
 from medlive.errors import UsageError
+from medlive.evaluation.agreement.humans import items_of
 from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
     cluster_numbers,
 )
-from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
+from medlive.evaluation.runs.folder import GRADES, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
+from medlive.grader.rated import CheckedVerdict, GraderSheet
 from medlive.statistics.bootstrap import (
     Draws,
     Estimate,
@@ -69,7 +71,7 @@ def compare_judges(
 ) -> Judges:
     """Compare the judges of runs, each model's under every judge.
 
-    `judges` are named as in `load_graded`; () for all but those that `settle` made.
+    `judges` are named as in `load_graded`; () for all.
 
     Raises:
         UsageError: If fewer than two judges graded the same answers, or two runs are of the same model and judge.
@@ -121,6 +123,8 @@ def compare_judges(
         else:
             whole[model] = by_judge
     means, rankings = _ranks(whole, names, **draws)
+    if not means:
+        notes.append("the judges graded no case of all models whole: no ranks")
     return Judges(
         models=tuple(models),
         judges=tuple(names),
@@ -162,6 +166,8 @@ def _ranks(
             shared.append({case.case_id for case in comparable(runs[0], run)})
     common = set.intersection(*shared, *map(set, columns))
     cases = [case for case in runs[0].cases if case.case_id in common]
+    if not cases:
+        return scores, rankings
     rows = []
     for own in columns:
         rows.append([own[case.case_id] for case in cases])
@@ -171,12 +177,7 @@ def _ranks(
     clusters = _clusters(cases)
     for judge, by_case in zip(judges, values, strict=True):
         for model, column in zip(models, by_case.T, strict=True):
-            mean = mean_estimate(column, clusters=clusters, **draws)
-            score = replace(
-                mean,
-                clusters=len(np.unique(clusters)),
-                why=mean.why if mean.n else "no item",
-            )
+            score = mean_estimate(column, clusters=clusters, **draws)
             scores.append({"model": model, "judge": judge, "score": score})
     if len(models) > 1:
         for first, second in combinations(range(len(judges)), 2):
@@ -196,37 +197,81 @@ def gradings(
     judges: Sequence[str],
 ) -> Gradings:
     """The runs' gradings by these judges. Raises UsageError as `compare_judges`."""
-    settings: dict[tuple[str, ...], dict[str, GradedRun]] = {}
+    models: dict[str, dict[str, GradedRun]] = {}
     unused = set(judges)
     for path in runs:
         rows = read_grades(path / GRADES)[0]
         for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
             grader = run.known_grader
-            matching = set()
+            # A digest, its beginning, or a model's name.
+            matching = [grader.model]
             for name in judges:
-                # A digest, its beginning, or a model's name.
-                by_digest = grader.judge.startswith((name, f"sha256:{name}"))
-                if by_digest or name == grader.model:
-                    matching.add(name)
-            unused -= matching
-            if not (matching if judges else grader.engine != SETTLED):
+                if grader.judge.startswith((name, f"sha256:{name}")):
+                    matching.append(name)
+            unused.difference_update(matching)
+            if judges and set(judges).isdisjoint(matching):
                 continue
-            info = run.info
-            how = ", ".join(filter(None, (info.template.name, info.arm)))
-            by_judge = settings.setdefault((info.model, how), {})
+            by_judge = models.setdefault(run.info.model, {})
             other = by_judge.setdefault(grader.name, run)
             if other is not run:
                 raise UsageError(
-                    f"{other.run.path} and {path} are both {info.model}, graded by {grader.model}"
+                    f"{other.run.path} and {path} are both {run.info.model}, graded by {grader.model}",
+                    hint="name one run of each model",
                 )
     if unused:
         raise UsageError(f"no run is graded by {', '.join(sorted(unused))}")
-    count = Counter(model for model, _ in settings)
-    labelled = {}
-    for (model, how), by_judge in settings.items():
-        labelled[model if count[model] == 1 else f"{model} ({how})"] = by_judge
-    return labelled
+    return models
+
+
+def two_judges(
+    run_dir: Path,
+    judges: Sequence[str],
+) -> tuple[GradedRun, GradedRun]:
+    """A run under its two judges, in the order of the log. Raises UsageError for more or fewer."""
+    runs: dict[str, GradedRun] = {}
+    for by_judge in gradings([run_dir], judges).values():
+        runs |= by_judge
+    if len(runs) != 2:
+        raise UsageError(
+            f"expected two judges of {run_dir}, found {', '.join(runs) or 'none'}"
+        )
+    first, second = runs.values()
+    return first, second
+
+
+def read_sheet(
+    run_dir: Path,
+    judges: Sequence[str] = (),
+) -> GraderSheet:
+    """A run's verdicts for people to check; of two judges, what they decided differently, by the first.
+
+    Raises UsageError if nothing is graded, or there are not two such judges.
+    """
+    other = against = None
+    if judges:
+        run, other = two_judges(run_dir, judges)
+        against = other.known_grader.model
+    else:
+        run = load_graded(run_dir)
+    cases = {case.case_id: case for case, _ in run.answered()}
+    verdicts = []
+    for item, (case_id, criterion_id) in items_of(run.cases, run.answers).items():
+        met = run.verdicts(case_id).get(criterion_id)
+        if met is None:
+            continue
+        if other and other.verdicts(case_id).get(criterion_id) is not (not met):
+            continue
+        verdict = CheckedVerdict(
+            id=item,
+            case_id=case_id,
+            question=cases[case_id].question,
+            criterion_id=criterion_id,
+            answer=run.answers[case_id].response,
+            met=met,
+        )
+        verdicts.append(verdict)
+    return GraderSheet(run.known_grader.model, against, tuple(verdicts))
 
 
 def _by_group(
@@ -302,17 +347,11 @@ def compare_ranks(
 
     The row has `first` and `second`, the counts of `models` and `cases`, and
 
-    - `shift`: the mean score by the second judge less that by the first;
     - `mean_absolute_difference` over models, of their mean scores; `spearman` and `kendall` of these;
-    - `reversed`: pairs of models in another order, or equal under one judge alone;
     - `top`: k → how many of the k best models are the same.
     """
     n = values.shape[1]
     row = {"first": names[0], "second": names[1], "models": len(models), "cases": n}
-    if not n:
-        none = Estimate(None, clusters=0, why="no common case")
-        figures = ("shift", "mean_absolute_difference", "spearman", "kendall")
-        return row | dict.fromkeys(figures, none) | {"reversed": (), "top": {}}
     k = len(np.unique(clusters))
     flat = np.concatenate(list(values), axis=1)
     # Rounded, so that the order of a sum does not part equal means.
@@ -335,21 +374,13 @@ def compare_ranks(
         order = np.lexsort((np.array(models), -scores))
         return set(order[:size].tolist())
 
-    changed = []
-    for first, second in combinations(range(len(models)), 2):
-        order = np.sign(means[:, second] - means[:, first])
-        if order[0] != order[1]:
-            changed.append((models[first], models[second]))
     top = {}
     for size in _TOPS:
         if size < len(models):
             top[size] = len(best(means[0], size) & best(means[1], size))
-    shift = (values[1] - values[0]).mean(axis=1)
     return row | {
-        "shift": mean_of(shift, clusters, **draws),
         "mean_absolute_difference": figure(lambda a, b: float(np.abs(a - b).mean())),
         "spearman": figure(spearman),
         "kendall": figure(kendall),
-        "reversed": tuple(changed),
         "top": top,
     }

@@ -17,7 +17,6 @@ from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.grade import REPEATS, later_grades
 from medlive.evaluation.model import clusters_by_case, grade_keys
-from medlive.evaluation.runs.folder import SETTLED
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.integrity.log import some
@@ -54,8 +53,6 @@ class CaseLevel:
     mean: Estimate
     """The method's mean score on the cases that people scored too."""
     mean_people: Estimate
-    unscored: int
-    """Cases scored by people and not by this method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +65,9 @@ class Meta:
     coverage: Mapping[str, int | str] | None
     """How many criteria and cases can be compared.
 
-    - `criteria` of the run; `rated` by a person at least, and `rated_twice`;
+    - `criteria` of the run; `rated` by a person at least;
     - of the rated ones `graded`, `invalid` (the grader's reply had no verdict), `ungraded` (no reply, left out of
-      every figure), `adjudicated`;
+      every figure);
     - `cases_rated`; `cases_scored_by_people`, whose `people_scores` are "given" for whole cases, or "derived" from
       verdicts by Equation 1; "none".
     """
@@ -118,16 +115,11 @@ def meta_run(
 
     Raises:
         CheckFailed: If the figures would mislead, and `allow` does not override why.
-        UsageError: If nothing is graded, there is nothing to compare, or people settled the grading itself.
+        UsageError: If nothing is graded, or there is nothing to compare.
         BadInput: If a file cannot be read.
     """
     run = load_graded(run_dir, judge=judge)
     grader, info = run.known_grader, run.info
-    if grader.engine == SETTLED and human:
-        raise UsageError(
-            f"{grader.model} holds people's own verdicts",
-            hint="--judge names one of its two judges",
-        )
     overridden = check_figures([run], allow)
     notes = [objection.why for objection in overridden]
     notes += run.notes
@@ -148,10 +140,10 @@ def meta_run(
         }
         if scores:
             own = run.whole_scores()
-            levels.append(_level(scores, "rubric", grader.name, own, notes, run, **how))
+            levels.append(_level(scores, "rubric", grader.name, own, run, **how))
         by_direct = read_direct(run_dir, notes)
         if scores and by_direct[1]:
-            levels.append(_level(scores, "direct", *by_direct, notes, run, **how))
+            levels.append(_level(scores, "direct", *by_direct, run, **how))
         about = {
             "file": people.name,
             "digest": people.digest,
@@ -169,12 +161,10 @@ def meta_run(
         )
     return Meta(
         run={
-            "folder": run_dir.absolute().name,
             "model": info.model,
             "template": info.template.name,
             "cases": info.cases.name,
             "cases_digest": info.cases.digest,
-            "n": len(run.cases),
         },
         grader={**asdict(grader), "name": grader.name},
         human=about,
@@ -225,11 +215,9 @@ def _criteria(
     codes = people.codes(places, raters)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
     cases = [case_id for case_id, _ in places]
-    ratings = (codes >= MET).sum(axis=1)
-    is_rated = ratings > 0
+    is_rated = (codes >= MET).sum(axis=1) > 0
     kinds = {
         "rated": is_rated,
-        "rated_twice": ratings > 1,
         "graded": (grader >= MET) & (grader <= NOT_MET),
         "invalid": grader == INVALID,
         "ungraded": grader == ABSENT,
@@ -238,8 +226,6 @@ def _criteria(
     for kind, is_kind in kinds.items():
         counts[kind] = int((is_kind & is_rated).sum())
     counts["cases_rated"] = len(set(compress(cases, is_rated)))
-    is_decided = people.decisions(places) >= MET
-    counts["adjudicated"] = int((is_decided & is_rated).sum())
     if not counts["rated"]:
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
@@ -265,23 +251,15 @@ def _rated_places(
 ) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer, and notes on all other ratings. Raises BadInput
     if nothing is known."""
-    ids = {case.case_id for case in run.cases}
-    cases = []
-    for case_id in people.scores.keys() - ids:
-        cases.append(f"{case_id!r} ({people.lines[case_id]})")
-    criteria = []
-    for place in people.verdicts.keys() - set(known):
-        criteria.append(f"{'/'.join(place)!r} ({people.lines[place]})")
-    if len(cases) + len(criteria) == len(people.scores) + len(people.verdicts):
+    strange = sorted(people.scores.keys() - {case.case_id for case in run.cases})
+    strange += sorted(map("/".join, people.verdicts.keys() - set(known)))
+    if len(strange) == len(people.scores) + len(people.verdicts):
         raise BadInput(
             f"{people.name} has no ratings for this run",
             hint="use case_id and criterion_id of the run's cases.jsonl",
         )
-    for what, keys in {"cases": cases, "criteria": criteria}.items():
-        if keys:
-            notes.append(
-                f"{people.name}: {what} that are not in this run, left out: {some(sorted(keys))}"
-            )
+    if strange:
+        notes.append(f"{people.name}: not in this run, left out: {some(strange)}")
     answered = {case.case_id for case, _ in run.answered()}
     rated = [place for place in known if place in people.verdicts]
     places = [place for place in rated if place[0] in answered]
@@ -335,7 +313,6 @@ def _level(
     name: str,
     judge: str,
     by_case: Mapping[str, float | None],
-    notes: list[str],
     run: GradedRun,
     **draws: Unpack[Draws],
 ) -> CaseLevel:
@@ -345,10 +322,6 @@ def _level(
     column = np.array(scores, dtype=np.float64)
     both = ~np.isnan(column)
     clusters = _clusters(run, truth)
-    known = [case_id for case_id, score in by_case.items() if score is not None]
-    unknown = len(set(known) - truth.keys())
-    if unknown:
-        notes.append(f"{name}: {unknown} cases have no score by people; left out")
     return CaseLevel(
         method=name,
         judge=judge,
@@ -356,7 +329,6 @@ def _level(
         spearman=correlate("spearman", column, people, clusters=clusters, **draws),
         mean=mean_of(column[both], clusters[both], **draws),
         mean_people=mean_of(people[both], clusters[both], **draws),
-        unscored=int((~both).sum()),
     )
 
 
@@ -393,9 +365,8 @@ def repeated(
 ) -> dict[str, Any] | None:
     """Compute the stability of the run's grader, whose rounds these are; None if it graded only once.
 
-    - `judge`, `rounds`, and `criteria` with a verdict in at least two rounds;
-    - `unanimous`: of these, those of which every verdict is the same; `invalid`: rounds of a criterion without one;
-    - `met`: the share met in each round, of its verdicts; None where it has none;
+    - `rounds`, and `criteria` with a verdict in at least two rounds;
+    - `invalid`: rounds of a criterion without a verdict;
     - `equal`: the mean over criteria of the share of equal pairs of rounds; `ac1`: with the rounds as raters;
     - `score_range`: the mean of highest minus lowest score over the rounds, for cases fully graded in every round.
     """
@@ -409,14 +380,6 @@ def repeated(
             met.setdefault(case_id, {})[criterion_id] = verdicts[number]
         scores.append(run.whole_scores(met))
     codes = np.array([list(map(code_of, verdicts)) for verdicts in rounds.values()])
-    decided = (codes >= MET).sum(axis=1)
-    met_rounds = (codes == MET).sum(axis=1)
-    several = decided >= 2
-    unanimous = (met_rounds == decided) | (met_rounds == 0)
-    shares: list[float | None] = []
-    for column in codes.T:
-        graded = column[column >= MET]
-        shares.append(float((graded == MET).mean()) if len(graded) else None)
     clusters = _clusters(run, [case_id for case_id, _ in rounds])
     equal, ac1 = equal_and_ac1(codes, 2, clusters, "criteria with two rounds", **draws)
     whole = sorted(set.intersection(*map(set, scores)))
@@ -424,12 +387,9 @@ def repeated(
     for case_id in whole:
         ranges.append(np.ptp([own[case_id] for own in scores]))
     return {
-        "judge": run.known_grader.judge,
         "rounds": n,
-        "criteria": int(several.sum()),
-        "unanimous": int((several & unanimous).sum()),
+        "criteria": int(((codes >= MET).sum(axis=1) >= 2).sum()),
         "invalid": int((codes == ABSENT).sum()),
-        "met": tuple(shares),
         "equal": equal,
         "ac1": ac1,
         "score_range": mean_of(np.array(ranges), _clusters(run, whole), **draws),

@@ -135,23 +135,21 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
-    """Write a bundle atomically; does nothing if `out` is already the same bundle.
+    """Write a bundle atomically.
 
     Raises:
-        UsageError: If `out` is something else, or the bundle is larger than `verify-bundle` accepts.
+        UsageError: If `out` is there and something else, or the bundle is larger than `verify-bundle` accepts.
         BadInput: If `out` cannot be written.
     """
     data = archive(files)
     if len(data) > BUNDLE_BYTES:
         raise UsageError(f"the bundle has {len(data)} bytes, more than {BUNDLE_BYTES}")
     with writing(out):
-        if out.exists() or out.is_symlink():
-            if not out.is_file() or out.read_bytes() != data:
-                raise UsageError(
-                    f"{out} already exists and is not this bundle",
-                    hint="choose another --out",
-                )
-            return
+        if out.is_symlink() or (out.exists() and out.read_bytes() != data):
+            raise UsageError(
+                f"{out} already exists and is not this bundle",
+                hint="choose another --out",
+            )
         out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(out, data)
 

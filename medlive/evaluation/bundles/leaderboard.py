@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from medlive.evaluation.bundles.bundle import errata_of
 from medlive.evaluation.bundles.verify import BundleReport
-from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
+from medlive.evaluation.scoring.errata import RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow
@@ -40,19 +40,16 @@ def rank_bundles(
     *,
     metric: Metric | None = None,
     draws: int = 1000,
-    seed: int = 0,
     registry: Registry = EMPTY,
-    errata: ErrataMode = ErrataMode.WARN,
-    most_unscored: float = MOST_UNSCORED,
     allow: Collection[Allow] = (),
 ) -> tuple[list[Ranking], Unranked]:
     """Rank verified bundles, those with the same cases, template and grader together.
 
     The rankings have the largest first, then are in the given order; scores of two are not comparable.
 
-    A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn is left out for
-    all entries of its ranking. With `errata` "apply" what locally known errata withdraw is left out too; bundles
-    with a larger share of cases without a score than `most_unscored` are not ranked.
+    A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn, or locally known
+    errata withdraw, is left out for all entries of its ranking. Bundles with a larger share of cases without a score
+    than `MOST_UNSCORED` are not ranked.
 
     Raises:
         CheckFailed: If bundles must not be published, and `allow` does not override it.
@@ -63,7 +60,7 @@ def rank_bundles(
     for report in reports:
         run, why = report.run, report.why_not
         if run is not None:
-            why = _why_unranked(run, ranked, most_unscored)
+            why = _why_unranked(run, ranked)
         if run is None or why:
             unranked.append((report, why))
         else:
@@ -73,13 +70,13 @@ def rank_bundles(
         if (metric or headline([run for _, run in together])) is Metric.SAFE:
             sets[key] = []
             for report, run in together:
-                if why := _too_many(run, Metric.SAFE, most_unscored):
+                if why := _too_many(run, Metric.SAFE):
                     unranked.append((report, f"{why}: too few are read for harm"))
                 else:
                     sets[key].append((report, run))
     rankings = []
     for together in sorted(filter(None, sets.values()), key=len, reverse=True):
-        left_out = _left_out(together, errata)
+        left_out = _left_out(together)
         runs = []
         for report, run in together:
             folder = replace(run.run, path=report.path)
@@ -88,7 +85,6 @@ def rank_bundles(
             runs,
             metric=metric,
             draws=draws,
-            seed=seed,
             registry=registry,
             allow=allow,
         )
@@ -96,20 +92,21 @@ def rank_bundles(
             table=table,
             ranked=tuple(report for report, _ in together),
             left_out=left_out,
-            notes=tuple(_notes(together, left_out, errata)),
+            notes=tuple(_notes(together, left_out)),
         )
         rankings.append(ranking)
     return rankings, unranked
 
 
-def _too_many(run: GradedRun, metric: Metric, most: float) -> str:
+def _too_many(run: GradedRun, metric: Metric) -> str:
     """What is said of a run too many of whose cases lack a score, "" of others."""
     cases = run.case_scores(metric)
     missing = sum(case.score is None and not case.unscorable for case in cases)
     share = missing / len(cases)
-    if share <= most:
+    if share <= MOST_UNSCORED:
         return ""
-    return f"{100 * share:.1f} % of its cases have no score, more than {100 * most:g} %"
+    limit = f"more than {100 * MOST_UNSCORED:g} %"
+    return f"{100 * share:.1f} % of its cases have no score, {limit}"
 
 
 def _conditions(run: GradedRun) -> tuple[object, ...]:
@@ -130,14 +127,10 @@ def _texts(run: GradedRun) -> dict[str, str]:
     return {case.case_id: answer.response for case, answer in run.answered()}
 
 
-def _why_unranked(
-    run: GradedRun,
-    earlier: Sequence[Entry],
-    most_unscored: float,
-) -> str:
+def _why_unranked(run: GradedRun, earlier: Sequence[Entry]) -> str:
     """Why a run is not ranked beside those before it; "" if it is."""
     info, texts = run.info, _texts(run)
-    if why := _too_many(run, Metric.COMPLETE, most_unscored):
+    if why := _too_many(run, Metric.COMPLETE):
         return why
     for report, other in earlier:
         same_model, name = _model(run) == _model(other), report.path.name
@@ -152,11 +145,7 @@ def _why_unranked(
     return ""
 
 
-def _notes(
-    entries: Sequence[Entry],
-    left_out: RunErrata,
-    errata: ErrataMode,
-) -> Iterator[str]:
+def _notes(entries: Sequence[Entry], left_out: RunErrata) -> Iterator[str]:
     unproven = {
         "not signed": "unsigned",
         "integrity": "signed only with a key named in the bundle",
@@ -170,16 +159,10 @@ def _notes(
             yield f"{report.path.name}: {note}"
     if left_out.concerned:
         yield f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} criteria"
-    if errata is ErrataMode.WARN:
-        known = _left_out(entries, ErrataMode.APPLY)
-        late = len(known.cases) + len(known.criteria)
-        late -= len(left_out.cases) + len(left_out.criteria)
-        if late:
-            yield f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all"
 
 
-def _left_out(entries: Sequence[Entry], errata: ErrataMode) -> RunErrata:
-    """What any bundle leaves out and, with "apply", what is known to be withdrawn."""
+def _left_out(entries: Sequence[Entry]) -> RunErrata:
+    """What any bundle leaves out, and what is known to be withdrawn."""
     cases: set[str] = set()
     criteria: set[tuple[str, str]] = set()
     for report, _ in entries:
@@ -187,7 +170,7 @@ def _left_out(entries: Sequence[Entry], errata: ErrataMode) -> RunErrata:
         if info is not None:
             cases.update(info.withdrawn_cases)
             criteria.update(info.withdrawn_criteria)
-        if known is not None and errata is ErrataMode.APPLY:
+        if known is not None:
             cases.update(known.cases)
             criteria.update(known.criteria)
     return errata_of(entries[0][1].cases, cases, criteria)

@@ -1,6 +1,5 @@
 """The steps that verify a bundle, in order, each failure with file, expected and found."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -53,11 +52,9 @@ from medlive.evaluation.runs.folder import (
     GRADES,
     IMPORTED,
     RESPONSES,
-    SETTLED,
     CasesUse,
     EvidenceUse,
     RunInfo,
-    leaves,
 )
 from medlive.evaluation.runs.templates import (
     EVIDENCE,
@@ -195,6 +192,12 @@ def check_contents(state: Verification, out: Faults) -> None:
     except UsageError as exc:
         out.add(RUN, "parameters that may be published", exc.message[:200])
         return
+    made = f"medlive {info.code_version[:40]}, numpy {info.numpy[:40]}"
+    here = f"medlive {code_version()}, numpy {np.__version__}"
+    if made != here:
+        state.add_note(
+            f"made with {made}, verified with {here}: another version may score or read replies differently"
+        )
     about = info.model_copy(update={"canary": canary_of_cases(run)})
     public[BUNDLE] = encode_document(about.model_dump(mode="json"))
     for name, data in public.items():
@@ -211,26 +214,16 @@ def check_contents(state: Verification, out: Faults) -> None:
 
 
 def _compare(name: str, expected: bytes, data: bytes, out: Faults) -> None:
-    """Add where a file is another than expected: of a log the first line, of a document every place."""
-    if data == expected:
+    """Add the first line in which a file is another than expected."""
+    pairs = zip_longest(expected.split(b"\n"), data.split(b"\n"), fillvalue=b"")
+    for number, lines in enumerate(pairs, start=1):
+        want, got = (line.decode("utf-8", "backslashreplace") for line in lines)
+        if want == got:
+            continue
+        if name.endswith(".jsonl"):
+            want, got = "a row as medlive writes it for the public", "another form"
+        out.add(f"{name}:{number}", want[:120], got[:120])
         return
-    if name.endswith(".jsonl"):
-        pairs = zip_longest(expected.split(b"\n"), data.split(b"\n"))
-        number = [row == other for row, other in pairs].index(False) + 1
-        what = "a row as medlive writes it for the public"
-        out.add(f"{name}:{number}", what, "another form")
-        return
-    before = out.count
-    try:
-        want, got = (dict(leaves(json.loads(text))) for text in (expected, data))
-        for place in sorted(want.keys() | got.keys()):
-            values = repr(want.get(place)), repr(got.get(place))
-            if values[0] != values[1]:
-                out.add(f"{name}: {place[:100]}", values[0][:120], values[1][:120])
-    except (ValueError, RecursionError) as exc:
-        out.add(name, "a JSON document", str(exc)[:200])
-    if out.count == before:
-        out.add(name, "a document in canonical form", "another form")
 
 
 def check_snapshot(state: Verification, out: Faults) -> None:
@@ -390,7 +383,6 @@ def check_judgements(state: Verification, out: Faults) -> None:
             state.add_note(note)
     elif READINGS in state.files:
         out.add(READINGS, "readings of the run's answers", "none")
-    _add_version(state, out)
 
 
 def check_grader(state: Verification, out: Faults) -> None:
@@ -413,7 +405,7 @@ def check_grader(state: Verification, out: Faults) -> None:
             name = grade.grader[:100] or "an unnamed model"
             what = f"verdicts by the pinned grader {pinned.model[:100]}"
             out.add(GRADES, what, f"verdicts by {name}")
-    if not out.count and pinned.engine not in (IMPORTED, SETTLED):
+    if not out.count and pinned.engine != IMPORTED:
         prompt = load_prompt("medlive.grader", f"grader.{pinned.mode}")
         if prompt.digest != pinned.prompt:
             state.add_note("the grader's prompt differs from this version's")
@@ -459,7 +451,6 @@ def check_errata(state: Verification, out: Faults) -> None:
 def check_scores(state: Verification, out: Faults) -> None:
     """Score the run again, and check that every figure is equal to the printed digit."""
     run, info = state.require_run(), _require(state.info, BUNDLE)
-    data = state.read(SCORES)
     # Faults of the first two steps concern the packaging.
     if any(number > 2 for number in state.failed):
         raise Skip("an earlier step that the figures depend on failed")
@@ -468,26 +459,7 @@ def check_scores(state: Verification, out: Faults) -> None:
     except CheckFailed as exc:
         out.add(BUNDLE, "errata that leave a case", exc.message[:200])
         return
-    if data == expected:
-        made, here = _versions(info)
-        if made != here:
-            state.add_note(f"made with {made}; scored again with {here}")
-        return
-    _compare(SCORES, expected, data, out)
-    _add_version(state, out)
-
-
-def _add_version(state: Verification, out: Faults) -> None:
-    """Add to faults that another version may score, draw or read replies differently."""
-    made, here = _versions(_require(state.info, BUNDLE))
-    if out.count and made != here:
-        out.add(BUNDLE, f"{here}, which verifies it", made)
-
-
-def _versions(info: BundleInfo) -> tuple[str, str]:
-    """What the bundle was made with, and what verifies it."""
-    made = f"medlive {info.code_version[:40]}, numpy {info.numpy[:40]}"
-    return made, f"medlive {code_version()}, numpy {np.__version__}"
+    _compare(SCORES, expected, state.read(SCORES), out)
 
 
 STEPS: tuple[tuple[str, Callable[[Verification, Faults], None]], ...] = (

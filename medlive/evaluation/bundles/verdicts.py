@@ -20,7 +20,7 @@ from medlive.evaluation.model import (
     Grade,
     grade_keys,
 )
-from medlive.evaluation.runs.folder import GRADES, IMPORTED, SETTLED
+from medlive.evaluation.runs.folder import GRADES, IMPORTED
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.grader.judge import Mode
 from medlive.grader.reply import (
@@ -126,7 +126,7 @@ def _fault(
     readings = read.get(grade.key, [])
     if grade.met is None:
         return _ungraded_fault(grade, readings)
-    imported = grade.engine in (IMPORTED, SETTLED) or grade.origin == "import"
+    imported = grade.engine == IMPORTED or grade.origin == "import"
     needs_quote = grade.met and not grade.whole and not imported
     if not grade.quote.strip() and needs_quote:
         return "no quote from the answer"

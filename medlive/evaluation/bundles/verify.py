@@ -36,16 +36,6 @@ class BundleReport(Report):
     """What locally known errata affect; None if that step was not reached."""
 
     @property
-    def complete(self) -> bool:
-        """Whether no step was skipped, except the signature: a bundle may be unsigned."""
-        return all(step.number == 1 for step in self.skipped)
-
-    @property
-    def proven(self) -> bool:
-        """Whether every step passed, including the signature."""
-        return not self.failed and not self.skipped
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """The notes of passed steps, except the signature's."""
         passed = (step for step in self.steps[1:] if step.state == "passed")
@@ -54,11 +44,9 @@ class BundleReport(Report):
     @property
     def why_not(self) -> str:
         """Why the bundle cannot be ranked; "" if it can."""
-        for step in self.failed:
-            return str(step)
-        for step in self.skipped:
-            if step.number > 1:
-                return f"step {step.number} ({step.name}) was skipped: {step.why}"
+        for step in (*self.failed, *self.skipped):
+            if step.number > 1 or step.state == "failed":
+                return str(step)
         return ""
 
 
@@ -112,8 +100,8 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
     """Write a verified bundle and the snapshot's cases as a run folder, and open it.
 
     Raises:
-        UsageError: If the bundle did not verify completely, or `out` is not empty.
-        BadInput: If `out` cannot be written.
+        UsageError: If the bundle did not verify completely.
+        BadInput: If `out` is there already or cannot be written.
     """
     if report.run is None:
         raise UsageError(f"{report.path} cannot be unpacked: {report.why_not}")
@@ -121,10 +109,7 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
     files = {"cases.jsonl": lines_of(case.row() for case in run.cases)}
     files |= run_files(run.info, bundled_rows(run), report.evidence)
     with writing(out):
-        empty = not out.exists() or (out.is_dir() and not any(out.iterdir()))
-        if out.is_symlink() or not empty:
-            raise UsageError(f"{out} is not empty", hint="name a new folder")
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True)
         for name, data in files.items():
             write_whole(out / name, data)
     return open_run(out)

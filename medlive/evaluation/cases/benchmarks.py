@@ -236,7 +236,7 @@ def answer_rows(path: Path, format_: str) -> list[Row] | None:
 
 
 def _text_of(path: Path) -> str:
-    return decode_text(read_bytes(path), path.name)[0]
+    return decode_text(read_bytes(path), path.name)
 
 
 def _is_json(text: str) -> bool:

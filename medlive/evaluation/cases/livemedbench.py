@@ -32,7 +32,7 @@ def read_json(path: Path, *, given: bool = True) -> Any:
     Raises:
         BadInput: If it cannot be read, with the file and the position.
     """
-    text, _ = decode_text(read_bytes(path) if given else read_found(path), path.name)
+    text = decode_text(read_bytes(path) if given else read_found(path), path.name)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:

@@ -1,7 +1,7 @@
 """LLMEval-Med's checklist scoring: an answer is usable where the mean of three rounds is 4 or more of 5.
 
 On its own questions core and secondary requirements are the published checklist's; on medlive's cases they are the
-positive criteria, core where they have `core_points` or more (seed 003 §3.2, appendices C, D; docs/method.md §4).
+positive criteria, core where they have 7 points or more (seed 003 §3.2, appendices C, D; docs/method.md §4).
 
 People's ratings of answers may stand beside the judge's. Their table (`evaluation.tables`) has a row for each answer
 and rater: `case_id`, `rater`, `model` where several models answered, and `usable` or the five dimensions, whole
@@ -10,7 +10,7 @@ numbers from 0 to 5.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
@@ -21,7 +21,6 @@ from medlive.errors import BadInput
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
 from medlive.evaluation.protocols.model import (
-    Cell,
     Figures,
     Material,
     Records,
@@ -34,11 +33,18 @@ from medlive.evaluation.protocols.model import (
     mean,
     whole_mean,
 )
-from medlive.evaluation.tables import add_rows, decode_text, read_table
+from medlive.evaluation.scoring.metrics import CORE_POINTS
+from medlive.evaluation.tables import (
+    add_rows,
+    cell_text,
+    decode_text,
+    read_table,
+    read_verdict,
+)
 from medlive.grader.reply import Words
 from medlive.integrity.log import read_bytes
 from medlive.llm.ask import ReplyModel
-from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
+from medlive.statistics.agreement import equal_of_tables
 from medlive.statistics.bootstrap import Draws, estimate
 
 DIMENSIONS = (
@@ -51,24 +57,21 @@ DIMENSIONS = (
 FORMAT = f"columns case_id, rater, model (of several), and usable or {', '.join(DIMENSIONS)} from 0 to 5"
 USABLE = 5
 """The total from which on people's ratings call a generated text usable."""
+USABLE_MEAN = 4
+"""The mean of a judge's rounds from which on an answer is usable."""
 LOW = 0.6
 """Items on which a smaller share of the labels is equal are listed."""
-_YES = ("true", "yes", "1", "是")
-_NO = ("false", "no", "0", "否")
 
 
 @dataclass(frozen=True, slots=True)
 class Rated:
     """One rating of one answer."""
 
-    where: str
     case_id: str
     model: str
     """ "" where the file does not say."""
     rater: str
     usable: bool
-    total: int | None
-    """0 to 7; None where the rater gave a label alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,8 @@ class Judged:
     model: str
     case: EvaluationCase
     usable: bool
-    score: float
-    """The mean of its rounds, 1 to 5."""
     people: bool = False
     """Whether most of the raters call it usable."""
-    totals: tuple[int, ...] = ()
-    """The raters' totals."""
 
 
 def mapped(
@@ -111,14 +110,12 @@ def read_people(path: Path) -> list[Rated]:
     by_answer: dict[tuple[str, str, str], Rated] = {}
 
     def add(where: str, row: Mapping[str, Any]) -> None:
-        rated = _rated(where, row)
+        rated = _rated(row)
         earlier = by_answer.setdefault((rated.case_id, rated.model, rated.rater), rated)
-        if (earlier.usable, earlier.total) != (rated.usable, rated.total):
-            raise ValueError(
-                f"{rated.rater!r} rated this answer otherwise on {earlier.where}"
-            )
+        if earlier != rated:
+            raise ValueError(f"{rated.rater!r} rated this answer otherwise before")
 
-    text, _ = decode_text(read_bytes(path), path.name)
+    text = decode_text(read_bytes(path), path.name)
     rows = read_table(text, path.name, ("case_id", "rater"), FORMAT)
     add_rows(rows, path.name, add, FORMAT)
     if not by_answer:
@@ -126,20 +123,19 @@ def read_people(path: Path) -> list[Rated]:
     return list(by_answer.values())
 
 
-def _rated(where: str, row: Mapping[str, Any]) -> Rated:
+def _rated(row: Mapping[str, Any]) -> Rated:
     """A row's rating. Raises ValueError."""
-    case_id, rater, model, label = (
-        _text(row.get(name)) for name in ("case_id", "rater", "model", "usable")
+    case_id, rater, model = (
+        cell_text(row.get(name)) for name in ("case_id", "rater", "model")
     )
     if not case_id or not rater:
         raise ValueError("case_id and rater are required")
-    if label:
-        if label.lower() not in (*_YES, *_NO):
-            raise ValueError(f"usable must be yes or no, found {label[:40]!r}")
-        return Rated(where, case_id, model, rater, label.lower() in _YES, None)
+    label = read_verdict(row.get("usable"), "usable")
+    if label is not None:
+        return Rated(case_id, model, rater, label)
     values = []
     for name in DIMENSIONS:
-        text = _text(row.get(name)).removesuffix(".0")
+        text = cell_text(row.get(name)).removesuffix(".0")
         if text not in map(str, range(6)):
             raise ValueError(
                 f"{name} must be a whole number from 0 to 5, found {text[:40]!r}"
@@ -147,11 +143,7 @@ def _rated(where: str, row: Mapping[str, Any]) -> Rated:
         values.append(int(text))
     *dimensions, safety = values
     total = mapped(*dimensions)
-    return Rated(where, case_id, model, rater, safety > 0 and total >= USABLE, total)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value).strip()
+    return Rated(case_id, model, rater, safety > 0 and total >= USABLE)
 
 
 def compare_with_people(
@@ -165,28 +157,25 @@ def compare_with_people(
     BadInput where the file names no model although several answered, or no answer that the judge scored.
     """
     models = list(dict.fromkeys(judgement.model for judgement in judged))
-    by_answer: dict[tuple[str, str], list[Rated]] = {}
+    by_answer: dict[tuple[str, str], list[bool]] = {}
     for rated in read_people(path):
         if not rated.model and len(models) > 1:
             raise BadInput(
-                f"{path.name}: {rated.where}: expected a model, one of {', '.join(models)}",
+                f"{path.name}: expected a model in each row, one of {', '.join(models)}",
                 hint=FORMAT,
             )
         place = rated.model or "".join(models), rated.case_id
-        by_answer.setdefault(place, []).append(rated)
+        by_answer.setdefault(place, []).append(rated.usable)
     compared: list[Judged] = []
     common = tied = 0
     for judgement in judged:
-        ratings = by_answer.get((judgement.model, judgement.case.case_id), [])
-        labels = [rated.usable for rated in ratings]
-        common += bool(ratings)
-        yes = labels.count(True)
-        if 2 * yes == len(labels):
-            tied += bool(ratings)
-            continue
-        totals = [rated.total for rated in ratings if rated.total is not None]
-        people = 2 * yes > len(labels)
-        compared.append(replace(judgement, people=people, totals=tuple(totals)))
+        labels = by_answer.get((judgement.model, judgement.case.case_id), [])
+        common += bool(labels)
+        yes = 2 * labels.count(True)
+        if yes == len(labels):
+            tied += bool(labels)
+        else:
+            compared.append(replace(judgement, people=yes > len(labels)))
     if not common:
         raise BadInput(
             f"{path.name} rates no answer that the judge scored",
@@ -220,12 +209,9 @@ def _agreement(
         numbers = cluster_numbers(member.case for member in members)
         clusters = np.arange(len(members)) if numbers is None else numbers
         equal = estimate(cells, equal_of_tables, clusters, **how)
-        ac1 = estimate(cells, ac1_of_tables, clusters, **how)
         counts = cells.sum(axis=0).astype(int).ravel().tolist()
-        rows.append(
-            [name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts]
-        )
-    columns = ["category", "answers", "equal", "low", "high", "AC1"]
+        rows.append([name, len(members), equal.value, equal.low, equal.high, *counts])
+    columns = ["category", "answers", "equal", "low", "high"]
     columns += ["both usable", "people only", "judge only", "neither"]
     note = "People's label is the majority of the raters. The paper finds equal labels for 92.36 % of the answers."
     return Table("Usable by people and by the judge", columns, rows, note)
@@ -235,28 +221,17 @@ def _to_refine(compared: Sequence[Judged]) -> Table:
     by_case: dict[str, list[Judged]] = {}
     for member in compared:
         by_case.setdefault(member.case.case_id, []).append(member)
-    disputed: list[tuple[float, int, list[Cell]]] = []
+    rows: Rows = []
     for case_id, members in by_case.items():
         equal = mean([member.usable is member.people for member in members])
-        if equal is None or equal >= LOW:
-            continue
-        totals = list(chain.from_iterable(member.totals for member in members))
-        row: list[Cell] = [
-            case_id,
-            members[0].case.theme,
-            len(members),
-            equal,
-            mean([member.people for member in members]),
-            mean([member.usable for member in members]),
-            mean(totals),
-            mean([member.score for member in members]),
-        ]
-        disputed.append((equal, -len(members), row))
-    disputed.sort(key=lambda member: member[:2])
-    columns = ["case", "category", "answers", "equal", "usable, people"]
-    columns += ["usable, judge", "people's total", "judge's score"]
+        if equal is not None and equal < LOW:
+            people = mean([member.people for member in members])
+            judge = mean([member.usable for member in members])
+            rows.append([equal, case_id, len(members), people, judge])
+    rows.sort(key=itemgetter(0))
+    columns = ["equal", "case", "answers", "usable, people", "usable, judge"]
     note = f"Cases whose labels are equal on less than {LOW:.0%} of the answers, the worst first."
-    return Table("Cases to refine", columns, [row for *_, row in disputed], note)
+    return Table("Cases to refine", columns, rows, note)
 
 
 CATEGORIES = (
@@ -285,8 +260,8 @@ class ChecklistReply(ReplyModel):
 
 
 def _checked(people: Path | None) -> Path | None:
-    """The file, before anything is asked. Raises BadInput where it cannot be read."""
-    if people is not None:
+    """The file, read before anything is asked. Raises BadInput where it cannot be."""
+    if people:
         read_people(people)
     return people
 
@@ -303,17 +278,6 @@ class Checklist(SampledProtocol):
         ge=1,
         le=20,
         description="how often each answer is scored",
-    )
-    usable: float = Field(
-        default=4.0,
-        ge=1,
-        le=5,
-        description="the mean score from which on an answer is usable",
-    )
-    core_points: float = Field(
-        default=7.0,
-        gt=0,
-        description="points from which on a criterion is core",
     )
     people: Annotated[
         Path | None,
@@ -337,7 +301,7 @@ class Checklist(SampledProtocol):
         secondary: list[str] = []
         published = {c.axis for c in case.criteria} <= {CORE, SECONDARY}
         for criterion in case.criteria:
-            is_core = criterion.points >= self.core_points
+            is_core = criterion.points >= CORE_POINTS
             if published:
                 is_core = criterion.axis == CORE
             if is_core:
@@ -376,13 +340,15 @@ class Checklist(SampledProtocol):
         for run in material:
             answered = 0
             own = []
+            scores = []
             for case, answer in run.answered():
                 answered += 1
                 rounds = self.questions_about(case, answer, replies)
                 scored = replies.get_all(rounds, ChecklistReply) or ()
                 score = mean([reply.score for reply in scored])
                 if score is not None:
-                    own.append(Judged(run.label, case, score >= self.usable, score))
+                    scores.append(score)
+                    own.append(Judged(run.label, case, score >= USABLE_MEAN))
             judged += own
             usable = [judgement.usable for judgement in own]
             share = figures[run.label] = mean(usable)
@@ -394,7 +360,7 @@ class Checklist(SampledProtocol):
                     "usable": share,
                     "low": low,
                     "high": high,
-                    "mean score": mean([judgement.score for judgement in own]),
+                    "mean score": mean(scores),
                     "ungraded": answered - len(own),
                     "unanswered": len(run.cases) - answered,
                 }
@@ -404,7 +370,7 @@ class Checklist(SampledProtocol):
                 by_theme[judgement.case.theme or "none"].append(judgement.usable)
             shares = list(map(mean, by_theme.values()))
             by_category.append([run.label, *shares, whole_mean(shares)])
-        note = f"Usable: the mean of {self.rounds} rounds is {self.usable:g} or more. Every answer counts the same."
+        note = f"Usable: the mean of {self.rounds} rounds is {USABLE_MEAN} or more. Every answer counts the same."
         plain = "The share of usable answers. Plain mean: of the categories, whatever their size, as in the paper."
         columns = ["model", *categories, "plain mean"]
         tables = [

@@ -2,7 +2,7 @@
 
 Of a case's n positive criteria an answer meets k. CACS@t = max(0, k - t + 1) / (n - t + 1), the mean over j = t..n
 of [k >= j]; t is a share of n, calibrated on what physicians write themselves (seed 001 §4.2, §4.3; docs/method.md
-§4). A negative criterion met at `veto` points or worse leaves nothing. A case counts only where no verdict that it
+§4). A negative criterion met at -8 points or worse leaves nothing. A case counts only where no verdict that it
 rests on is missing.
 """
 
@@ -34,6 +34,8 @@ from medlive.statistics.correlation import partial, pearson, spearman
 NEARBY = (0.7, 0.8, 1.2, 1.5)
 """Multiples of the threshold at which the ranking is looked at again: the paper's 7, 8, 12 and 15 for 10."""
 _TOPS = (3, 5)
+VETO = -8
+"""Points from which on a met criterion leaves nothing."""
 
 
 def cacs(
@@ -41,11 +43,7 @@ def cacs(
     n: int,
     t: int,
 ) -> float:
-    """Thresholded coverage of k hits among n criteria, 0 to 1; 1 <= t <= n. Raises ValueError."""
-    if not (0 <= k <= n and 1 <= t <= n):
-        raise ValueError(
-            f"expected 0 <= k <= n and 1 <= t <= n, got k = {k}, n = {n}, t = {t}"
-        )
+    """Thresholded coverage of k hits among n criteria, 0 to 1; 0 <= k <= n and 1 <= t <= n."""
     return max(0, k - t + 1) / (n - t + 1)
 
 
@@ -79,7 +77,7 @@ class Hits:
         return 0.0 if self.vetoed else cacs(self.k, self.n, t)
 
 
-def hits_of(run: GradedRun, veto: float) -> dict[str, Hits | None]:
+def hits_of(run: GradedRun) -> dict[str, Hits | None]:
     """Case id → hits, for every answered case with a positive criterion; None where a verdict is missing."""
     hits: dict[str, Hits | None] = {}
     for case, answer in run.answered():
@@ -90,7 +88,7 @@ def hits_of(run: GradedRun, veto: float) -> dict[str, Hits | None]:
             verdict = met.get(criterion.id)
             if criterion.points > 0:
                 positive.append(verdict)
-            elif criterion.points <= veto:
+            elif criterion.points <= VETO:
                 grave.append(verdict)
         if not positive:
             continue
@@ -124,11 +122,6 @@ class Coverage(SampledProtocol):
         le=1,
         description="threshold as a share of the positive criteria",
     )
-    veto: float = Field(
-        default=-8.0,
-        lt=0,
-        description="points from which on a met criterion leaves nothing",
-    )
     people: tuple[str, ...] = Field(
         default=(),
         description="models that are people: the share is calibrated on their answers",
@@ -146,7 +139,7 @@ class Coverage(SampledProtocol):
         replies: JudgeReplies,
     ) -> Results:
         """Models, nearby thresholds and the length control."""
-        hits = {run.label: hits_of(run, self.veto) for run in material}
+        hits = {run.label: hits_of(run) for run in material}
         scored = {}
         for name, own in hits.items():
             scored[name] = [hit for hit in own.values() if hit is not None]

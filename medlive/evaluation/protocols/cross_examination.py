@@ -155,13 +155,12 @@ class CrossExamine(SampledProtocol):
                     scored.append(scores)
             wholes = [s.coverage + s.conformity + s.consistency for s in scored]
             shares = [whole / 300 for whole in wholes]
+            figure, low, high = (
+                None if share is None else 100 * share
+                for share in (mean(shares), *self.interval(shares, cases))
+            )
+            figures[run.label] = figure
             percents = {}
-            bounds = self.interval(shares, cases)
-            for name, share in zip(
-                ("figure", "low", "high"), (mean(shares), *bounds), strict=True
-            ):
-                percents[name] = None if share is None else 100 * share
-            figures[run.label] = percents["figure"]
             for name in SCORES:
                 values = [getattr(scores, name) for scores in scored]
                 percents[name.replace("_", " ")] = mean(values)
@@ -169,6 +168,9 @@ class CrossExamine(SampledProtocol):
                 {
                     "model": run.label,
                     "answers": len(scored),
+                    "figure": figure,
+                    "low": low,
+                    "high": high,
                     **percents,
                     "ungraded": asked - len(scored),
                     "left out": len(run.cases) - asked,

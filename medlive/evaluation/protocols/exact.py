@@ -2,8 +2,8 @@
 
 A number is right within a tolerance of the reference's (MedCalc: 5 %), in the same unit or one that can be
 converted. A query is right where it returns what the reference's does on the user's SQLite database, opened
-read-only with limits; an answer may abstain, and RS(c) charges c points for each wrong one (EHRSQL; seed 004
-appendix A.3). The case's `advice` holds the reference.
+read-only with limits; an answer may abstain, RS(0) (EHRSQL; seed 004 appendix A.3). The case's `advice` holds the
+reference.
 """
 
 import re
@@ -70,7 +70,7 @@ def close(
         value, size = number.value, reference.value
     elif kind != wanted:
         return False
-    return abs(value - size) <= tolerance * abs(size) + 1e-9 * abs(size)
+    return abs(value - size) <= (tolerance + 1e-9) * abs(size)
 
 
 class Number(Protocol):
@@ -198,17 +198,6 @@ class Query(Protocol):
     asks = False
 
     database: Path = Field(description="the SQLite file that queries are run on")
-    seconds: float = Field(
-        default=5.0,
-        gt=0,
-        le=60,
-        description="how long a query may run",
-    )
-    penalty: float = Field(
-        default=0.0,
-        ge=0,
-        description="points a wrong answer costs: the c of RS(c)",
-    )
 
     def results(
         self,
@@ -225,17 +214,15 @@ class Query(Protocol):
             counts = dict.fromkeys(QUERY_STATES, 0)
             for case, answer in run.answered():
                 state, answerable = self._state(case, answer)
-                gained = 1.0 if state == "right" else -self.penalty
-                if state == "abstained":
-                    gained = float(not answerable)
-                points.append(gained)
+                is_right = not answerable if state == "abstained" else state == "right"
+                points.append(float(is_right))
                 counts[state] += 1
             figures[run.label] = mean(points)
             rows.append(
                 {
                     "model": run.label,
                     "answers": len(points),
-                    f"RS({self.penalty:g})": mean(points),
+                    "RS(0)": mean(points),
                     **counts,
                     "unanswered": len(run.cases) - len(points),
                 }
@@ -262,13 +249,13 @@ class Query(Protocol):
         if not query or not wanted:
             return "wrong", bool(wanted)
         try:
-            expected = run_query(self.database, wanted, seconds=self.seconds)
+            expected = run_query(self.database, wanted)
         except sqlite3.Error as exc:
             raise BadInput(
                 f"case {case.case_id}: the reference's query cannot be run: {exc}"
             ) from exc
         try:
-            same = run_query(self.database, query, seconds=self.seconds) == expected
+            same = run_query(self.database, query) == expected
         except sqlite3.Error:
             return "failed", True
         return "right" if same else "wrong", True

@@ -182,11 +182,6 @@ class Pairwise(SampledProtocol):
         ge=1,
         description="matches at most; none: every pair on every case",
     )
-    seed: int = Field(
-        default=0,
-        ge=0,
-        description="where draws, orders and cases begin",
-    )
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -211,7 +206,7 @@ class Pairwise(SampledProtocol):
         material: Material,
         replies: JudgeReplies,
     ) -> Results:
-        """Ratings over all judges on record, what each model took from each, criteria, and what the order did."""
+        """Ratings over all judges on record, what each model took from each, and what the order did."""
         models = [run.label for run in material]
         possible = meetings(material, self.seed)
         judges: dict[str, list[Comparison]] = {}
@@ -231,11 +226,11 @@ class Pairwise(SampledProtocol):
         )
         won = points(matches, len(models))
         games = won + won.T
+        played = games.sum(axis=1)
+        shares = map(known_or_none, quotient(won.sum(axis=1), played))
         figures: Figures = {}
         rows: Records = []
-        for name, rating, met, share in zip(
-            models, rated, games.sum(axis=1), _shares(won), strict=True
-        ):
+        for name, rating, met, share in zip(models, rated, played, shares, strict=True):
             figures[name] = rating.value
             rows.append(
                 {
@@ -249,8 +244,8 @@ class Pairwise(SampledProtocol):
             )
         rows.sort(key=lambda row: -(figures[str(row["model"])] or -np.inf))
         against: Rows = []
-        for name, shares in zip(models, quotient(won, games), strict=True):
-            against.append([name, *map(known_or_none, shares)])
+        for name, taken in zip(models, quotient(won, games), strict=True):
+            against.append([name, *map(known_or_none, taken)])
         of_row = "The share of the points that the row's model took from the column's; NA: they did not meet."
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
         several = len(judges) > 1
@@ -259,7 +254,6 @@ class Pairwise(SampledProtocol):
         tables = [
             Table.of_rows("Ratings", rows, note),
             Table("Against one another", ["model", *models], against, of_row),
-            _by_criterion(models, pooled),
         ]
         if several:
             tables.append(_alike(judges, len(models)))
@@ -326,20 +320,17 @@ def compare(possible: Sequence[Meeting], judge: JudgeReplies) -> list[Comparison
     return comparisons
 
 
-def matches_of(
-    comparisons: Sequence[Comparison],
-    criterion: str = "better",
-) -> list[Match]:
+def matches_of(comparisons: Sequence[Comparison]) -> list[Match]:
     """Each comparison as a match: won by who is preferred in both orders, else a draw."""
     matches = []
     for match, usable in comparisons:
         preferred = set()
         for straight, reply in usable.items():
-            side = getattr(reply, criterion)
             first = "first" if straight else "second"
-            preferred.add(0.5 if side == "equal" else float(side == first))
-        draw = len(usable) == 1 or len(preferred) > 1
-        score = 0.5 if draw else preferred.pop()
+            is_equal = reply.better == "equal"
+            preferred.add(0.5 if is_equal else float(reply.better == first))
+        is_draw = len(usable) == 1 or len(preferred) > 1
+        score = 0.5 if is_draw else preferred.pop()
         matches.append(replace(match, score=score))
     return matches
 
@@ -384,19 +375,3 @@ def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
     note = "Of the models' ratings; NA: fewer than three models."
     titles = ("judge", "other judge", "Spearman", "models")
     return Table("How alike judges rank models", titles, rows, note)
-
-
-def _by_criterion(models: Sequence[str], pooled: Sequence[Comparison]) -> Table:
-    """Each model's share of the points by criterion."""
-    shares = []
-    for name in CRITERIA:
-        shares.append(_shares(points(matches_of(pooled, name), len(models))))
-    rows: Rows = [list(row) for row in zip(models, *shares, strict=True)]
-    note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
-    return Table("By criterion", ["model", *CRITERIA], rows, note)
-
-
-def _shares(won: Floats) -> list[float | None]:
-    """Each model's share of the points in all its matches."""
-    taken = won.sum(axis=1)
-    return list(map(known_or_none, quotient(taken, taken + won.sum(axis=0))))

@@ -163,8 +163,8 @@ def plant(
     cases: Iterable[EvaluationCase],
     *,
     seed: int = 0,
-) -> tuple[list[EvaluationCase], list[str]]:
-    """Cases that ask a model to find an error in advice, and notes: about half with one error, the rest with none.
+) -> tuple[list[EvaluationCase], str]:
+    """Cases that ask a model to find an error in advice, and a note on them: about half with one error.
 
     Kinds are drawn with the same weight where a case allows several, so that doses do not crowd out the rest. The
     others are the correct ones, up to as many as have an error: first advice that says when to seek help at once,
@@ -187,8 +187,8 @@ def plant(
     kept = [case for *_, case in whole[: len(made)]]
     tags = Counter(chain.from_iterable(case.tags for case in made))
     kinds = ", ".join(f"{tags[f'error:{kind}']} {kind}" for kind in KINDS)
-    notes = [f"{len(made)} cases with an error ({kinds}), {len(kept)} without"]
-    return sorted([*made, *kept], key=lambda case: case.case_id), notes
+    note = f"{len(made)} cases with an error ({kinds}), {len(kept)} without"
+    return sorted([*made, *kept], key=lambda case: case.case_id), note
 
 
 def _task(

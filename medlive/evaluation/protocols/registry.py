@@ -53,9 +53,9 @@ def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
     try:
         return kind.model_validate(dict(options))
     except ValidationError as exc:
-        known = ", ".join(kind.model_fields) or "none"
         raise UsageError(
-            f"--set {first_fault(exc)}", hint=f"{name} has the options {known}"
+            f"--set {first_fault(exc)}",
+            hint="medlive eval protocol list shows the options",
         ) from exc
 
 

@@ -38,8 +38,6 @@ RESPONSES = "responses.jsonl"
 GRADES = "grades.jsonl"
 IMPORTED = "import"
 """The engine of a run whose answers came from a file."""
-SETTLED = "settled"
-"""The engine of a grading made of two others, and of people where these differ."""
 
 RAW = "raw"
 """The arm whose runs are asked in the threads' own words instead of the rewritten cases'."""

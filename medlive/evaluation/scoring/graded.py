@@ -26,7 +26,6 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import (
     GRADES,
     IMPORTED,
-    SETTLED,
     RunFolder,
     RunInfo,
     grades_of,
@@ -82,7 +81,7 @@ class GradedRun:
     met: Mapping[str, Verdicts] | None = None
     """Case id → criterion id → met, not met, or None for ungraded; None: taken from `grades`."""
     rivals: tuple[str, ...] = ()
-    """Other judges with current verdicts, where nobody chose one; none where people settled the verdicts."""
+    """Other judges with current verdicts, where nobody chose one."""
     harm: RunHarm | None = None
     """The readings for harm of the current answers; None: not read for harm."""
 
@@ -258,9 +257,6 @@ def load_graded(
     reasons = _current(run.cases, answers, chosen, log.reasons)
     for reason, n in _tally(reasons).most_common():
         notes.append(f"{n} criteria are ungraded: {reason}")
-    # Settling two judges is a choice already.
-    if log.last.engine == SETTLED:
-        counts.clear()
     return replace(
         graded,
         known_grades=None,

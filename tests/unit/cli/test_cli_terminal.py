@@ -84,7 +84,7 @@ FEW = ("--draws", "20", "--seed", "1")
         ("score", *FEW, "--format", "json"),
         ("audit", "--table"),
         ("contamination", *FEW),
-        ("report", *FEW, "--no-case-pages"),
+        ("report", *FEW),
     ],
     ids=" ".join,
 )

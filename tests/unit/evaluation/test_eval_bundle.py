@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.evaluation.agreement.settle import settle
 from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.bundles import leaderboard
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import (
     archive,
@@ -30,7 +30,6 @@ from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.integrity.folder import SIGNATURE
 from medlive.integrity.signing import SecretKey, generate
@@ -45,7 +44,6 @@ from tests.support.bundles import (
     sealed,
 )
 from tests.support.releases import case, release
-from tests.support.runs import graded_by
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 
 SECRET, PUBLIC = generate()
@@ -61,7 +59,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
 def test_a_bundle_verifies_and_its_score_is_equation_1(room: Room) -> None:
     report = room.verify(room.files)
     assert [s.state for s in report.steps] == ["skipped"] + ["passed"] * 9
-    assert (report.ok, report.complete, report.trust) == (True, True, "not signed")
+    assert (report.ok, report.why_not, report.trust) == (True, "", "not signed")
     points = {c.id: c.points for one in room.cases.cases for c in one.criteria}
     by_case: dict[str, list[tuple[float, bool | None]]] = {}
     for line in room.files[GRADES].splitlines():
@@ -130,9 +128,9 @@ def test_the_same_run_makes_the_same_bytes_whatever_order_its_logs_are_in(
     out = tmp_path / "b.zip"
     write_bundle(again, out)
     write_bundle(again, out)
-    assert verify_bundle(out, snapshot=room.snapshot).complete
+    assert not verify_bundle(out, snapshot=room.snapshot).why_not
     for other in (out, tmp_path / "run"):
-        with pytest.raises(UsageError):
+        with pytest.raises((UsageError, BadInput)):
             write_bundle(make_bundle(room.run, draws=3), other)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip", "run"]
     with zipfile.ZipFile(tmp_path / "b.zip") as packed:
@@ -301,8 +299,9 @@ def test_the_commands_refuse_what_would_mislead_unless_it_is_allowed(
 
 
 def test_errata_are_left_out_where_the_snapshot_has_them(
-    room: Room, tmp_path: Path
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(leaderboard, "MOST_UNSCORED", 1)
     gone = "ml-0000000000000004"
     entry = Erratum(
         id=1,
@@ -320,11 +319,9 @@ def test_errata_are_left_out_where_the_snapshot_has_them(
     files = make_bundle(room.run, draws=DRAWS, left_out=use)
     scores = json.loads(files["scores.json"])
     assert scores["rates"]["cases"] == 5
-    assert room.verify(files, errata_file=file).complete
+    assert not room.verify(files, errata_file=file).why_not
     assert [s.number for s in room.verify(files).failed] == [9]
-    (found,) = rank_bundles(
-        [room.verify(files, errata_file=file)], draws=DRAWS, most_unscored=1
-    )[0]
+    (found,) = rank_bundles([room.verify(files, errata_file=file)], draws=DRAWS)[0]
     assert found.left_out.cases == (gone,)
     assert found.table.models[0].rates.cases == 5
 
@@ -342,26 +339,6 @@ async def test_verdicts_by_another_model_than_the_pinned_one_are_found(
     assert [(s.number, s.findings[0].got) for s in report.failed] == [
         (8, "verdicts by judge-2")
     ]
-
-
-def test_a_settled_grading_is_verified_without_replies_of_its_own(
-    room: Room, tmp_path: Path
-) -> None:
-    run = Path(shutil.copytree(room.run.run.path, tmp_path / "run"))
-    graded_by("second", run, lambda *_: False)
-    found = settle(run)
-    people = tmp_path / "people.csv"
-    rows = [
-        f"{case},{criterion},{who},yes"
-        for case, criterion in found.open
-        for who in ("ann", "bo")
-    ]
-    people.write_text("\n".join(["case_id,criterion_id,rater,met", *rows]))
-    assert settle(run, human=[people]).people == len(found.open) > 1
-    report = room.verify(make_bundle(load_graded(run, judge=found.judge), draws=DRAWS))
-    assert report.ok
-    with pytest.raises(CheckFailed, match="2 graders"):
-        score_runs([load_graded(run, judge=found.judge), room.run])
 
 
 def test_a_bundle_names_a_version_and_no_path_of_this_machine(room: Room) -> None:
@@ -392,8 +369,9 @@ def test_another_snapshot_than_the_one_named_is_found(
 
 @pytest.mark.thorough
 def test_the_commands_tell_it_in_words_and_exit_statuses(
-    room: Room, tmp_path: Path
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(leaderboard, "MOST_UNSCORED", 0.5)
     (tmp_path / "medlive.key").write_text(SECRET)
     (tmp_path / "medlive.key").chmod(0o600)
     (tmp_path / "medlive.pub").write_text(PUBLIC)
@@ -437,10 +415,7 @@ def test_the_commands_tell_it_in_words_and_exit_statuses(
     assert unsigned.exit_code == 4
     assert "Unsigned: its origin cannot be verified" in unsigned.stderr
     assert call("verify-bundle", tmp_path / "unsigned.zip", *keys).exit_code == 1
-    assert (
-        call("leaderboard", tmp_path / "unsigned.zip", "--most-unscored", 0.5).exit_code
-        == 4
-    )
+    assert call("leaderboard", tmp_path / "unsigned.zip").exit_code == 4
     again = call(
         "verify-bundle", out, "--snapshot", "2026.W47", "--to-run", tmp_path / "run"
     )
@@ -449,7 +424,7 @@ def test_the_commands_tell_it_in_words_and_exit_statuses(
     assert isinstance(
         call("verify-bundle", out, "--snapshot", "nowhere").exception, BadInput
     )
-    ranked = call("leaderboard", out, "--draws", 20, "--most-unscored", 0.5, "--json")
+    ranked = call("leaderboard", out, "--draws", 20, "--json")
     (ranking,) = json.loads(ranked.stdout)["rankings"]
     assert [m["model"] for m in ranking["scores"]["models"]] == ["cand-1"]
     out.write_bytes(out.read_bytes()[:-1])

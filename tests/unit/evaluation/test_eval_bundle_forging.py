@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from medlive.errors import UsageError
+from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles import files as bundle_read
@@ -166,7 +166,7 @@ def test_imported_verdicts_have_neither_quotes_nor_replies(room: Room) -> None:
     for row in rows:
         row.update(engine="import", raw="", quote="", reasoning="")
     report = room.verify(rescored(room, with_lines(room.files, GRADES, rows)))
-    assert report.complete
+    assert report.why_not == ""
     assert any(
         "14 of 15 verdicts have no stored reply" in note or "15 of 15" in note
         for note in report.notes
@@ -246,7 +246,7 @@ def test_the_evidence_of_an_open_book_goes_with_it(
     room: Room, opened: Files, tmp_path: Path
 ) -> None:
     report = room.verify(opened)
-    assert report.complete
+    assert report.why_not == ""
     assert opened[EVIDENCE] == (room.root / "book" / EVIDENCE).read_bytes()
     run = unbundle(report, tmp_path / "run")
     book = run.evidence()
@@ -384,16 +384,17 @@ def test_the_versions_that_made_it_are_named(room: Room) -> None:
     info = json.loads(room.files[BUNDLE]) | {"code_version": "0.0.9", "numpy": "1.0"}
     files = room.files | {BUNDLE: encode_document(info)}
     report = room.verify(sealed(files))
-    assert report.complete
-    made_with = "made with medlive 0.0.9, numpy 1.0; scored again with medlive"
+    assert report.why_not == ""
+    made_with = "made with medlive 0.0.9, numpy 1.0, verified with medlive"
     assert any(made_with in note for note in report.notes)
     scores = json.loads(files[SCORES])
     scores["paper"]["overall"]["mean"] += 0.01
     spoilt = room.verify(sealed(files | {SCORES: encode_document(scores)}))
     assert numbers(spoilt) == [10]
-    found, versions = spoilt.failed[0].findings
-    assert found.file == "scores.json: paper.overall.mean"
-    assert "medlive 0.0.9" in versions.got
+    (found,) = spoilt.failed[0].findings
+    assert found.file.startswith("scores.json:")
+    assert '"mean": ' in found.got
+    assert any(made_with in note for note in spoilt.notes)
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb", " ", "a\nb"])
@@ -420,7 +421,7 @@ def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(
     unbundle(room.verify(room.files), tmp_path / "run")
     again = load_graded(tmp_path / "run")
     assert make_bundle(again, draws=DRAWS) == room.files
-    with pytest.raises(UsageError):
+    with pytest.raises(BadInput):
         unbundle(room.verify(room.files), tmp_path / "run")
     with pytest.raises(UsageError):
         unbundle(room.verify(sealed(room.files | {GRADES: b""})), tmp_path / "other")
@@ -452,11 +453,15 @@ def test_a_file_in_another_form_is_named_with_the_place(room: Room) -> None:
     run = json.loads(room.files[RUN]) | {"endpoint": "http://gpu7:8000/v1"}
     for files, file in (
         (with_lines(room.files, GRADES, rows), f"{GRADES}:2"),
-        (room.files | {RUN: encode_document(run)}, f"{RUN}: endpoint"),
-        (room.files | {RUN: json.dumps(json.loads(room.files[RUN])).encode()}, RUN),
+        (room.files | {RUN: encode_document(run)}, f"{RUN}:"),
+        (
+            room.files | {RUN: json.dumps(json.loads(room.files[RUN])).encode()},
+            f"{RUN}:1",
+        ),
     ):
         (step,) = [s for s in room.verify(sealed(files)).steps if s.number == 3]
-        assert [finding.file for finding in step.findings] == [file]
+        (finding,) = step.findings
+        assert finding.file.startswith(file)
 
 
 def test_another_snapshot_is_named_though_it_lacks_the_selected_cases(

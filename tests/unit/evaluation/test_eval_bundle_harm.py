@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from medlive.evaluation.bundles import leaderboard
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import SCORES
 from medlive.evaluation.bundles.leaderboard import rank_bundles
@@ -44,7 +45,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
 
 def test_readings_are_verified_and_unpacked(room: Room, tmp_path: Path) -> None:
     report = room.verify(room.files)
-    assert report.complete
+    assert report.why_not == ""
     assert report.ok, report.failed
     assert json.loads(room.files[SCORES])["harm"]["severe"]["mean"] > 0
     unpacked = load_graded(unbundle(report, tmp_path / "run").path)
@@ -86,10 +87,11 @@ def forged(files: Files, rows: list[dict[str, Any]]) -> Files:
 
 
 def test_whose_harmful_answers_are_not_read_is_not_ranked_by_safe(
-    room: Room, tmp_path: Path
+    room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(leaderboard, "MOST_UNSCORED", 0.5)
     whole = room.verify(room.files)
-    (ranking,) = rank_bundles([whole], draws=DRAWS, most_unscored=0.5)[0]
+    (ranking,) = rank_bundles([whole], draws=DRAWS)[0]
     assert ranking.table.metric is Metric.SAFE
     readings = lines_of(room.files, READINGS)
     kept = []
@@ -99,13 +101,11 @@ def test_whose_harmful_answers_are_not_read_is_not_ranked_by_safe(
     files = rescored(room, forged(room.files, kept))
     report = room.verify(files)
     assert report.ok, report.failed
-    rankings, unranked = rank_bundles([report], draws=DRAWS, most_unscored=0.5)
+    rankings, unranked = rank_bundles([report], draws=DRAWS)
     assert not rankings
     ((_, why),) = unranked
     assert why.endswith("too few are read for harm")
-    by_complete = rank_bundles(
-        [report], metric=Metric.COMPLETE, draws=DRAWS, most_unscored=0.5
-    )
+    by_complete = rank_bundles([report], metric=Metric.COMPLETE, draws=DRAWS)
     assert by_complete[0]
 
 

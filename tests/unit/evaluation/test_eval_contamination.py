@@ -349,7 +349,7 @@ def test_open_book_against_closed_on_fresh_cases_alone() -> None:
         arms["stranger"].pair.n,
         arms["stranger"].pair.difference,
     ) == (None, 360, 0)
-    assert {row["fresh_only"] for row in arms_rows(arms.values())} == {True, False}
+    assert {row["cutoff"] is None for row in arms_rows(arms.values())} == {True, False}
 
 
 def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:

@@ -360,9 +360,9 @@ def test_the_command_warns_applies_or_ignores(
     [one, two] = applied["errata"]["runs"]
     assert (one["model"], two["model"]) == ("one", "two")
     assert (one["file"], one["digest"]) == ("errata.json", digest_file(written))
-    assert one["withdrawn_cases"] == ["c001"]
-    assert one["cases_left_without_positive_criterion"] == ["c002"]
-    assert [c["criterion_id"] for c in one["withdrawn_criteria"]] == [
+    assert one["cases"] == ["c001"]
+    assert one["emptied"] == ["c002"]
+    assert [criterion for _, criterion in one["criteria"]] == [
         "c002-c0",
         "c002-c2",
     ]
@@ -397,7 +397,7 @@ def test_errata_that_cannot_be_used_are_an_error(
         lambda data: sign(data, SecretKey.parse(secret), trusted_comment(errata), "x"),
     )
     checked, _ = command("--errata-file", str(path), "--public-key", key.line())
-    assert checked["errata"]["runs"][0]["checked_with"] == key.id_text()
+    assert checked["errata"]["runs"][0]["key"] == key.id_text()
     assert load_errata(path, public_key=key) == errata
     beside = made / "snapshots" / "errata.json"
     beside.write_bytes(b"{}")

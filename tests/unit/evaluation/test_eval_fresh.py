@@ -140,8 +140,8 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
             assert (pair.p, pair.p_holm, pair.low, pair.high) == (
                 row["p"],
                 row["p_holm"],
-                row["ci_low"],
-                row["ci_high"],
+                row["low"],
+                row["high"],
             )
             assert pair.p <= pair.p_holm
             if pair.low is None or pair.high is None:
@@ -201,6 +201,6 @@ def test_the_order_of_runs_on_differing_cases_changes_no_interval_and_no_tie() -
             other.overall,
             other.standing,
         )
-    by_names = {(pair.second, pair.first): pair.turned() for pair in turned.comparisons}
+    by_names = {(pair.second, pair.first): pair for pair in turned.comparisons}
     for pair in table.comparisons:
         assert by_names[pair.first, pair.second].p == pytest.approx(pair.p, rel=1e-9)

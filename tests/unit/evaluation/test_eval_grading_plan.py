@@ -235,12 +235,10 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
     found = repeated(load_graded(run), rounds, draws=10)
     assert found is not None
     spoilt = mode is Mode.CRITERION
-    assert found["unanimous"] == 8
     assert found["invalid"] == done.left == (1 if spoilt else 0)
     # Three met and one not: half of a criterion's six pairs are equal; of two met and one not, one in three.
     equal = 8 + 3 * 0.5 + (1 / 3 if spoilt else 0.5)
     assert found["equal"].value == pytest.approx(equal / 12)
-    assert found["met"] == (4 / 12, 4 / 12, 3 / 11 if spoilt else 4 / 12, 0.0)
     again = await repeat_run(run, moods, repeats=4, mode=mode)
     assert again.calls == (2 if spoilt else 0)
     assert (run / "grades.jsonl").read_bytes() == before

@@ -43,7 +43,7 @@ TABLE = "case_id,criterion_id,rater,met,score\nc1,k1,安,true,\nc1,k2,安,0,\nc1
 ENTRIES = [
     {"case_id": "c1", "criterion_id": f"k{i + 1}", "rater": "安", "met": met}
     for i, met in enumerate((True, False, None))
-] + [{"case_id": "c1", "rater": "安", "score": 1, "out_of": 4}]
+] + [{"case_id": "c1", "rater": "安", "score": 0.25}]
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,17 @@ ENTRIES = [
     [
         TABLE.encode(),
         b"\xef\xbb\xbf" + TABLE.replace("\n", "\r\n").encode(),
-        TABLE.replace("true", "Met").encode(),
+        TABLE.replace("true", "Yes").encode("utf-8-sig"),
         b'{"case_id":"c1","criterion_id":"k1","rater":"\\u5b89","met":true}\r\n\n'
         b'{"case_id":"c1","criterion_id":"k2","rater":"\\u5b89","met":false}\n'
         b'{"case_id":"c1","criterion_id":"k3","rater":"\\u5b89","met":null}\n'
         b'{"case_id":"c1","rater":"\\u5b89","score":0.25,"page":7}',
-        TABLE.replace("0.25", "1,4").replace("score", "score,out_of,").encode(),
         TABLE.replace("case_id,criterion_id", "case_id , criterion_id")
         .replace("true", "是")
         .encode("gb18030"),
         TABLE.replace("score", "score,a;b;c;d;e;f;g")
-        .replace("true", "Y")
-        .replace(",0,", ",不满足,")
+        .replace("true", "YES")
+        .replace(",0,", ",否,")
         .encode(),
         json.dumps(ENTRIES).encode(),
         json.dumps({"ratings": ENTRIES}, indent=1).encode(),
@@ -77,8 +76,6 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
     }
     assert found.scores == {"c1": {"安": 0.25}}
     assert any("no decision" in note for note in found.notes)
-    is_chinese = "是".encode("gb18030") in data
-    assert ("not valid UTF-8, read as GB18030" in found.notes) is is_chinese
 
 
 @pytest.mark.parametrize(
@@ -91,15 +88,15 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
         ("case_id,rater,met\n", "has no ratings"),
         (
             "case_id,criterion_id,rater,met\nc,k,r,true\nc,k,s,maybe\n",
-            "line 3: met must be true, false or null, found 'maybe'",
+            "line 3: met must be true or false, found 'maybe'",
         ),
         (
             "case_id,criterion_id,rater,met\nc,k,r,nan\n",
-            "line 2: met must be true, false or null, found 'nan'",
+            "line 2: met must be true or false, found 'nan'",
         ),
         (
             "case_id,criterion_id,rater,met\nc,k,r,true\n\nc,k,r,false\n",
-            "line 4: 'r' on criterion 'k'",
+            "line 4: 'r' on ('c', 'k')",
         ),
         (
             "case_id,criterion_id,rater,met\nc,,r,true\n",
@@ -120,11 +117,7 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
         ("case_id,rater,score\nc,r,1,2\n", "line 2: 4 fields"),
         (
             '{"case_id":"c","criterion_id":"k","rater":"r","met":NaN}',
-            "entry 1: met must be true, false or null, found 'nan'",
-        ),
-        (
-            '{"case_id":"c","criterion_id":"k","rater":"r","met":1}',
-            "entry 1: met must be true, false or null, found '1'",
+            "entry 1: met must be true or false, found 'nan'",
         ),
         (
             '{"case_id":"c","rater":"r","score":true}',
@@ -137,14 +130,6 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
         (
             '[[1],\n"x"]',
             "entry 1: expected an object, found a list, entry 2: expected an object, found a str",
-        ),
-        (
-            "case_id,rater,score,out_of\nc,r,2,0\n",
-            "line 2: out_of must be a number above 0, found '0'",
-        ),
-        (
-            "case_id,rater,score,out_of\nc,r,2,nan\n",
-            "line 2: out_of must be a number above 0, found 'nan'",
         ),
         (
             'case_id,rater,score,note\nc,r,1,"open\nd,r,1,x\n',
@@ -227,7 +212,6 @@ def test_files_of_several_people_are_one_and_contradict_nowhere(tmp_path: Path) 
         ("c", "l"): {"ann": False},
         ("c", "m"): {"ann": False},
     }
-    assert found.lines["c", "m"] == "one.csv line 4"
     three.write_text(head + "c,m,ann,yes\n")
     with pytest.raises(BadInput, match=r"three\.csv line 2"):
         read_humans(one, two, three)

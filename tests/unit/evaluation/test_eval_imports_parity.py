@@ -218,8 +218,8 @@ def every_format_agrees(table: ScoreTable) -> None:
         for line in lines[1:]
         for label, cell in zip(lines[0][1:-1], line[1:-1], strict=True)
     }
-    document = json.loads(WRITERS["json"](table, None))
-    rows = list(csv.DictReader(io.StringIO(WRITERS["csv"](table, None).decode())))
+    document = json.loads(WRITERS["json"](table))
+    rows = list(csv.DictReader(io.StringIO(WRITERS["csv"](table).decode())))
     for model in document["models"]:
         label, overall = model["model"], model["overall"]
         found = {

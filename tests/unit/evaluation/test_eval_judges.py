@@ -1,4 +1,4 @@
-"""Several judges of the same answers: the figures of docs/protocols.md, ranks, and what people settle."""
+"""Several judges of the same answers: the figures of docs/protocols.md, and ranks."""
 
 import json
 from collections.abc import Callable
@@ -14,13 +14,9 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.humans import items_of
 from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
-from medlive.evaluation.agreement.meta import meta_run
-from medlive.evaluation.agreement.settle import UNSETTLED, settle
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.protocols.portfolio import ranks
-from medlive.evaluation.scoring.graded import load_graded
 from tests.support.runs import graded_by, made_cases, made_run
 
 KQA = (
@@ -93,13 +89,12 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
             graded_by(name, runs[-1], lambda _, c, share=share: int(c.id[1:]) < share)  # type: ignore[misc]
     found = compare_judges(runs, ("mild", "strict"), draws=50)
     (ranking,) = found.rankings
-    assert ranking["shift"].value == pytest.approx(-0.0325)
     assert ranking["mean_absolute_difference"].value == pytest.approx(0.0425)
     assert (ranking["kendall"].value, ranking["spearman"].value) == (
         pytest.approx(4 / 6),
         pytest.approx(0.8),
     )
-    assert (ranking["reversed"], dict(ranking["top"])) == ((("v", "w"),), {1: 0, 3: 3})
+    assert dict(ranking["top"]) == {1: 0, 3: 3}
     scored = {}
     for row in found.scores:
         scored[row["model"], row["judge"][0]] = row["score"].value
@@ -122,12 +117,9 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     for name in ("mild", "strict"):
         graded_by(name, far, lambda *_: True)
     disjoint = compare_judges([runs[0], far], ("mild", "strict"), draws=50)
-    (none,) = disjoint.rankings
-    empty = {
-        (s.value, s.clusters, s.why) for s in (r["score"] for r in disjoint.scores)
-    }
-    assert empty == {(None, 0, "no item")}
-    assert (none["cases"], none["shift"].value) == (0, None)
+    assert disjoint.criteria
+    assert disjoint.rankings == disjoint.scores == ()
+    assert any("no ranks" in note for note in disjoint.notes)
     for judges, said in ((("mild", "nobody"), "nobody"), (("mild",), "by two")):
         with pytest.raises(UsageError, match=said):
             compare_judges(runs, judges)
@@ -139,104 +131,23 @@ scores = st.integers(0, 4).map(lambda n: n / 4)
 @pytest.mark.thorough
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(*[scores] * 6), min_size=5, max_size=9))
-def test_turned_round_judges_turn_the_shift_and_nothing_else(
+def test_turned_round_judges_change_nothing(
     rows: list[tuple[float, ...]],
 ) -> None:
     values = np.array(rows).reshape(len(rows), 2, 3).transpose(1, 0, 2)
     models, clusters = ["x", "y", "z"], np.arange(len(rows))
     one = compare_ranks(("mild", "strict"), models, values, clusters, draws=50)
     two = compare_ranks(("strict", "mild"), models, values[::-1], clusters, draws=50)
-    assert one["shift"].value == pytest.approx(-(two["shift"].value or 0.0))
     for name in ("spearman", "kendall", "mean_absolute_difference"):
         first, second = one[name].value, two[name].value
         assert first == (second if first is None else pytest.approx(second))
-    assert (one["reversed"], one["top"]) == (two["reversed"], two["top"])
+    assert one["top"] == two["top"]
     same = compare_ranks(("mild", "mild"), models, values[[0, 0]], clusters, draws=50)
-    assert (same["shift"].value, same["reversed"], same["top"]) == (0.0, (), {1: 1})
-
-
-def people(path: Path, *rows: tuple[str, int, str, bool | None]) -> Path:
-    keys = ("case_id", "criterion_id", "rater", "met")
-    path.write_text(
-        "".join(
-            json.dumps(dict(zip(keys, (c, f"k{k}", *r), strict=True))) + "\n"
-            for c, k, *r in rows
-        )
-    )
-    return path
-
-
-def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
-    # The judges differ on the first case's five criteria; on the second's k0 one of them has no verdict.
-    def mild(case: EvaluationCase, c: EvaluationCriterion) -> bool:
-        return number(case, c) % 2 == 0
-
-    def strict(case: EvaluationCase, c: EvaluationCriterion) -> bool | None:
-        return (
-            None
-            if number(case, c) == 5
-            else number(case, c) % 2 == (number(case, c) < 5)
-        )
-
-    run = run_of(tmp_path / "run", ("mild", mild), ("strict", strict), cases=3)
-    first = settle(run, ("mild", "strict"))
-    assert (first.criteria, first.agreed, first.people, len(first.open), first.new) == (
-        15,
-        9,
-        0,
-        6,
-        15,
-    )
-    assert (
-        settle(run, ("mild", "strict")).new == settle(run, ("strict", "mild")).new == 0
-    )
-    one, two = "case-0000", "case-0001"
-    rated = people(
-        tmp_path / "people.jsonl",
-        (one, 0, "ann", True),
-        (one, 0, "bo", True),  # Settled
-        (one, 1, "ann", True),
-        (one, 1, "bo", False),
-        (one, 1, "cleo", True),  # The adjudicator's
-        (one, 2, "ann", True),  # One alone settles nothing
-        (one, 3, "ann", None),
-        (one, 3, "bo", None),
-        (two, 0, "ann", False),
-        (two, 0, "bo", False),  # Where a judge has no verdict
-        (two, 1, "ann", False),
-        (two, 1, "bo", False),  # Against both judges
-    )
-    second = settle(run, ("mild", "strict"), human=[rated], adjudicator="cleo")
-    assert (second.agreed, second.people, second.overruled, second.new) == (9, 3, 1, 3)
-    assert second.open == ((one, "k2"), (one, "k3"), (one, "k4"))
-    graded = load_graded(run, judge=second.judge)
-    met = graded.verdicts(one)
-    assert [met[f"k{n}"] for n in range(5)] == [True, True, None, None, None]
-    assert (graded.verdicts(two)["k0"], graded.verdicts(two)["k1"]) == (False, True)
-    # Words are those of the judge who decided likewise: b on k1.
-    assert [graded.grades[one][k].quote for k in ("k0", "k1", "k2")] == [
-        "先休息",
-        "先休息",
-        "",
-    ]
-    assert graded.grades[one]["k2"].reason == UNSETTLED
-    # Without the people it is open again, and says so.
-    assert settle(run, ("mild", "strict")).new == 3
-    again = load_graded(run, judge=second.judge)
-    assert (again.verdicts(one)["k0"], again.grades[two]["k0"].reason) == (
-        None,
-        UNSETTLED,
-    )
-    with pytest.raises(UsageError, match="own verdicts"):
-        meta_run(run, human=rated, judge=second.judge)
-    with pytest.raises(UsageError):
-        settle(run)
-    with pytest.raises(UsageError, match="zoe"):
-        settle(run, ("mild", "strict"), human=[rated], adjudicator="zoe")
+    assert same["top"] == {1: 1}
 
 
 @pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
-def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
+def test_two_physicians_of_kqa_as_judges(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         build(["eval"]),
         [
@@ -267,16 +178,9 @@ def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
         0.631,
         0.814,
     ]
-    settled = settle(tmp_path / "run", two, human=[KQA], adjudicator="label_2")
-    assert (settled.agreed, settled.people, settled.overruled, settled.open) == (
-        170,
-        29,
-        9,
-        (),
-    )
 
 
-def test_the_commands_compare_judges_and_settle_by_ratings(tmp_path: Path) -> None:
+def test_the_command_compares_judges(tmp_path: Path) -> None:
     def command(*arguments: str | Path) -> Any:
         done = CliRunner().invoke(
             build(["eval"]), ["eval", "judges", *map(str, arguments)]
@@ -300,36 +204,6 @@ def test_the_commands_compare_judges_and_settle_by_ratings(tmp_path: Path) -> No
         json.loads(command("compare", run, *who, "--draws", "50", "--json"))["format"]
         == "medlive-judges"
     )
-    made = json.loads(command("settle", run, *who, "--json"))
-    assert (made["agreed"], made["open"]) == (15, 15)
-    graded = load_graded(run, judge="mild").run
-    items = items_of(graded.cases, graded.answers()[0])
-    filled: list[str | Path] = []
-    for name in ("ann", "bo"):
-        path = tmp_path / f"{name}.csv"
-        rows = "".join(f"{item},{name},yes\n" for item in items)
-        path.write_text("item,rater,met\n" + rows)
-        filled += ["--human", path]
-    done = json.loads(command("settle", run, *who, *filled, "--json"))
-    assert (done["people"], done["open"], done["new"]) == (15, 0, 15)
-    assert "settled: mild / strict" in command("settle", run, *who, *filled)
-
-
-def test_two_criteria_of_one_text_are_settled_once(tmp_path: Path) -> None:
-    def mild(case: EvaluationCase, c: EvaluationCriterion) -> bool:
-        return True
-
-    def alike(_: int, case: EvaluationCase) -> EvaluationCase:
-        first, second, *others = case.criteria
-        second = replace(second, criterion=first.criterion)
-        return replace(case, criteria=(first, second, *others))
-
-    cases = made_cases(2, change=alike)
-    run = made_run(cases, tmp_path / "run", "m", 0.5, missing=False)
-    for name in ("a", "b"):
-        graded_by(name, run, mild)
-    assert settle(run, ("a", "b")).new == 10
-    assert settle(run, ("a", "b")).new == 0
 
 
 def test_what_must_not_be_published_is_said_of_compared_judges(tmp_path: Path) -> None:

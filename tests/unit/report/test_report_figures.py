@@ -30,7 +30,7 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
     table = score_runs(runs, draws=20, registry=registry, allow=EVERYTHING)
     pages = []
     for name in ("one", "two"):
-        out = write_report(table, tmp_path / name, registry=registry, case_pages=False)
+        out = write_report(table, tmp_path / name, registry=registry)
         pages.append(out.read_text("utf-8"))
     assert pages[0] == pages[1]
     images = re.findall(

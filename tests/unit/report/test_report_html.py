@@ -6,19 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.report.html import file_name, format_p
-from medlive.report.model import in_parts
-
-
-@given(st.integers(1, 200), st.integers(1, 12))
-def test_parts_hold_every_model_once_and_none_is_left_alone(
-    count: int, size: int
-) -> None:
-    parts = [places for _, places in in_parts(count, size)]
-    assert [k for places in parts for k in places] == list(range(count))
-    lengths = [len(places) for places in parts]
-    assert max(lengths) <= size
-    assert max(lengths) - min(lengths) <= 1
-    assert len(parts) == -(-count // size)
 
 
 def test_no_p_is_said_to_be_nothing() -> None:

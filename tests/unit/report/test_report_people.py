@@ -40,7 +40,6 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
             "spearman": value(r, p=p, kind="spearman"),
             "mean": value(0.5),
             "mean_people": value(0.5),
-            "unscored": 0,
             "gain": None,
         }
 
@@ -51,6 +50,10 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
         "format": "medlive-meta",
         "format_version": 1,
         "run": {"model": "m", "cases": "c"},
+        "coverage": None,
+        "repeated": None,
+        "draws": 100,
+        "seed": 0,
         "notes": [EVIL[:20]],
         "grader": {"name": "judge", "engine": "openai", "judge": "sha256:a"},
         "human": {"file": "people.csv"},
@@ -80,9 +83,9 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
         "people.csv; MISLEADING, shown by --allow several-judges",
     ):
         assert text in part, text
-    (tmp_path / "meta.json").write_text(json.dumps(meta | {"grader": {}}))
-    with pytest.raises(BadInput, match=r"grader.name"):
-        read_meta(tmp_path / "meta.json")
+    (tmp_path / "meta.json").write_text(json.dumps(meta | {"grader": []}))
+    with pytest.raises(BadInput, match="grader"):
+        read_meta(tmp_path / "meta.json", {"sha256:a"})
 
 
 def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(

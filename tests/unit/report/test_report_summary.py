@@ -113,7 +113,7 @@ def test_what_is_missing_is_counted_over_all_models(tmp_path: Path) -> None:
     )
     assert "no cutoff is known for b," in said
     assert "the grader was not compared with people" in said
-    assert f"{len(table.warnings)} warning" in said
+    assert "the warnings below" in said
 
 
 def test_cases_that_no_score_is_defined_for_are_counted(tmp_path: Path) -> None:
@@ -150,22 +150,6 @@ def test_one_model_and_no_score_are_said_in_words(tmp_path: Path) -> None:
 
 def test_a_leader_that_nothing_is_compared_with_is_tied_with_all() -> None:
     assert tied_with("a", ["b", "c"], []) == ["b", "c"]
-
-
-def test_pairs_stand_in_the_order_of_the_ranking_and_keep_their_values(
-    tmp_path: Path,
-) -> None:
-    table = table_of(tmp_path, {"worst": 0.2, "best": 0.8, "middle": 0.5})
-    found = analyse(table).pairs
-    assert [(c.first, c.second) for c in found] == [
-        ("best", "middle"),
-        ("best", "worst"),
-        ("middle", "worst"),
-    ]
-    means = {m.label: m.overall.value for m in table.models}
-    for c in found:
-        assert c.low <= c.difference <= c.high
-        assert c.difference == pytest.approx(means[c.first] - means[c.second], abs=0.05)
 
 
 def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
