@@ -41,12 +41,6 @@ CHINESE = (
         (CHINESE.encode("gb18030"), "text/html;charset=GBK"),
         (CHINESE.encode("gb18030"), "text/html; charset=ISO-8859-1"),
         (CHINESE.encode("utf-16"), "text/html"),
-        (
-            "<html><meta charset=big5><p>患者女，體溫最高39.5度。</p></html>".encode(
-                "big5"
-            ),
-            "",
-        ),
     ],
 )
 def test_text_survives_wrong_and_missing_declarations(
@@ -126,7 +120,7 @@ def test_chinese_is_read_whatever_is_declared(
 
 
 @given(st.text(alphabet="abcdefg éèüöñçß.,", min_size=5, max_size=80))
-def test_western_text_declared_as_such_is_not_taken_for_chinese(words: str) -> None:
+def test_western_text_is_not_taken_for_chinese(words: str) -> None:
     text = "café au lait " + words.replace("\n", " ")
     single = " ".join(part for part in text.split() if not _double_accent(part))
     assert (
