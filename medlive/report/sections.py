@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from medlive.report.tables import beside_rows
 
 _NO_CUTOFF = (
     "No score after the cutoff for {}: the model registry names no cutoff and no release date. Write a table "
-    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
+    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml.'
 )
 _NO_SCORE = (
     "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
@@ -171,8 +170,7 @@ def slices(
 _CONTAMINATION = "Contamination"
 _NO_CUTOFFS = (
     "No cutoff of any of these models is known, so no drop is claimed. Write each model's cutoff and where it is "
-    'stated into config/models.toml ([candidates."MODEL"]: cutoff, cutoff_source, confidence, or released), or '
-    "give a file of the same form with --models."
+    'stated into config/models.toml ([candidates."MODEL"]: cutoff, cutoff_source, confidence, or released).'
 )
 
 _NO_DROP = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
@@ -204,7 +202,6 @@ def contamination(report: Report) -> Section:
     parts = [figure, report.render("contamination.html")]
     for note, labels in by_note.items():
         parts.append(soft(f"{upper_first(note)}: {some(labels)}."))
-    parts.append(soft(f"Cutoffs are from {Path(table.registry).name}."))
     if not table.arms:
         parts.append(soft(_NO_ARMS))
     return Section("contamination", _CONTAMINATION, parts)

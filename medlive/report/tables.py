@@ -350,7 +350,6 @@ def contamination_json(table: ContaminationTable) -> Row:
     return _head("contamination", table.scores) | {
         "warnings": list(table.warnings),
         "permutations": table.permutations,
-        "registry": Path(table.registry).name,
         "pooled_effect_of_having_seen": _row(table.pooled),
         "models": list(map(_contamination_row, table.models)),
         "raw_against_rewritten": arms,

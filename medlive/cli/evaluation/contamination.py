@@ -52,9 +52,8 @@ def contamination(
     """
     if out is not None:
         new_file(out, replace)
-    registry = api.open_registry(how.models)
     table = scored(how)
-    study = api.contamination(table, models=registry, permutations=permutations)
+    study = api.contamination(table, permutations=permutations)
     arms = score_arms(table)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]

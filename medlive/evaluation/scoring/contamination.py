@@ -114,7 +114,6 @@ class ContaminationTable:
     """One effect of having seen a case, over the closed-book runs of rewritten cases of all models with a known
     cutoff."""
     arms: tuple[ArmDrop, ...]
-    registry: str
     warnings: tuple[str, ...]
     """Those of the scores, and models without a cutoff."""
 
@@ -350,16 +349,13 @@ def contamination(
     warnings = list(table.warnings)
     unknown = [run.label for run in runs if run.cutoff is None]
     if unknown:
-        warnings.append(
-            f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
-        )
+        warnings.append(f"{', '.join(unknown)}: cutoff unknown: no drop is computed")
     return ContaminationTable(
         scores=table,
         permutations=permutations,
         models=tuple(corrected),
         pooled=_effect(list(first.values()), ()) if first else None,
         arms=tuple(arms),
-        registry=registry.origin,
         warnings=tuple(warnings),
     )
 
