@@ -250,7 +250,7 @@ def made_content(models: int, count: int, weeks: int) -> Content:
         for place, name in enumerate(names)
         if place % 5
     }
-    table = score_runs(runs, registry=Registry(candidates=cutoffs))
+    table = score_runs(runs, registry=Registry.model_validate({"candidates": cutoffs}))
     board = board_of(table, slug="board-1")
     by_id = {case.case_id: case for case in cases}
     return Content(weeks=made_weeks(cases, weeks), cases=by_id, boards=[board])

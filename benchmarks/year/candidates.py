@@ -106,7 +106,7 @@ async def evaluate(release: Path, runs: Path, seed: int) -> Outcome:
         }
         for one in candidates
     }
-    registry = Registry(candidates=tables)
+    registry = Registry.model_validate({"candidates": tables})
     table = contamination(
         score_runs(
             [load_graded(runs / one.name) for one in candidates],

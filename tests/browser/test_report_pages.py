@@ -90,7 +90,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         )
         for k, name in enumerate(names)
     ]
-    registry = Registry(candidates=CUTOFFS)
+    registry = Registry.model_validate({"candidates": CUTOFFS})
     table = score_runs([load_graded(run) for run in runs], draws=100, registry=registry)
     write_report(table, root / "out", registry=registry)
     return Site(root / "out", table)

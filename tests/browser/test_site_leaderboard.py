@@ -221,10 +221,16 @@ def test_ranks_come_from_cases_after_every_cutoff_shown(
         "model-1": "2025-09",
         "model-2": "2025-02",
     }
-    registry = Registry(
-        candidates={
-            name: {"cutoff": day, "cutoff_source": "its card", "confidence": "stated"}
-            for name, day in cutoffs.items()
+    registry = Registry.model_validate(
+        {
+            "candidates": {
+                name: {
+                    "cutoff": day,
+                    "cutoff_source": "its card",
+                    "confidence": "stated",
+                }
+                for name, day in cutoffs.items()
+            }
         }
     )
     write_site(files_of(made_board(site.runs, registry)), tmp_path / "out")

@@ -83,7 +83,9 @@ def test_the_raw_arm_is_held_against_what_was_asked_the_same_way(
         asked(tmp_path / "terse", CASES, False, arm=None, template="livemedbench-v1"),
         asked(tmp_path / "opened", CASES, False, arm=None, template="open-book"),
     ]
-    registry = Registry(candidates={"m": {"released": "2024-12-31"}})
+    registry = Registry.model_validate(
+        {"candidates": {"m": {"released": "2024-12-31"}}}
+    )
     table = contamination(
         score_runs([load_graded(path) for path in paths], draws=10),
         registry,

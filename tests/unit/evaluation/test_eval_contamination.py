@@ -118,7 +118,7 @@ def registry_of(cutoffs: Mapping[str, str], **more: object) -> Registry:
         name: {"cutoff": c, "cutoff_source": "its card", "confidence": "stated"}
         for name, c in cutoffs.items()
     }
-    return Registry(candidates={**tables, **more})
+    return Registry.model_validate({"candidates": {**tables, **more}})
 
 
 CASES = cases_of(360)
@@ -214,13 +214,15 @@ def test_what_is_unknown_or_too_little_is_said() -> None:
         run_of("newborn", CASES, [0.5] * 360),
     ]
     runs.append(run_of("dated", CASES, [0.5] * 360))
-    registry = Registry(
-        candidates={
-            "newborn": Candidate(
-                cutoff="2025-11", cutoff_source="a talk", confidence="inferred"
-            ),
-            "dated": {"released": date(2025, 6, 20)},
-        },
+    registry = Registry.model_validate(
+        {
+            "candidates": {
+                "newborn": Candidate(
+                    cutoff="2025-11", cutoff_source="a talk", confidence="inferred"
+                ),
+                "dated": {"released": date(2025, 6, 20)},
+            }
+        }
     )
     every = table_of(runs, registry)
     found = {m.label: m for m in every.models}
@@ -355,14 +357,16 @@ def test_open_book_against_closed_on_fresh_cases_alone() -> None:
 
 
 def test_a_cutoff_is_a_day_or_the_end_of_its_month() -> None:
-    registry = Registry(
-        candidates={
-            "a/b": {
-                "cutoff": date(2025, 6, 1),
-                "cutoff_source": "x",
-                "confidence": "stated",
-            },
-            "c": {"model": "c-2025-01-01", "released": date(2025, 1, 2)},
+    registry = Registry.model_validate(
+        {
+            "candidates": {
+                "a/b": {
+                    "cutoff": date(2025, 6, 1),
+                    "cutoff_source": "x",
+                    "confidence": "stated",
+                },
+                "c": {"model": "c-2025-01-01", "released": date(2025, 1, 2)},
+            }
         }
     )
     assert registry.cutoff("a/b").day == date(2025, 6, 1)
@@ -390,7 +394,7 @@ def test_a_cutoff_is_a_day_or_the_end_of_its_month() -> None:
         ),
     ):
         with pytest.raises(ValidationError, match=said):
-            Registry(candidates={"m": table})
+            Registry.model_validate({"candidates": {"m": table}})
 
 
 def test_the_last_month_of_the_calendar_has_an_end() -> None:

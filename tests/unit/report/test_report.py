@@ -87,12 +87,14 @@ class Checker(HTMLParser):
 def test_every_page_is_whole_offline_escaped_and_linked_to_what_is_there(
     tmp_path: Path,
 ) -> None:
-    registry = Registry(
-        candidates={
-            "=model<b>0": {
-                "cutoff": "2025-02",
-                "cutoff_source": EVIL,
-                "confidence": "stated",
+    registry = Registry.model_validate(
+        {
+            "candidates": {
+                "=model<b>0": {
+                    "cutoff": "2025-02",
+                    "cutoff_source": EVIL,
+                    "confidence": "stated",
+                }
             }
         }
     )
@@ -261,12 +263,14 @@ def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
 
 
 def test_people_read_scores_in_per_cent_and_programs_as_shares(tmp_path: Path) -> None:
-    registry = Registry(
-        candidates={
-            "=model<b>0": {
-                "cutoff": "2025-02",
-                "cutoff_source": "card",
-                "confidence": "stated",
+    registry = Registry.model_validate(
+        {
+            "candidates": {
+                "=model<b>0": {
+                    "cutoff": "2025-02",
+                    "cutoff_source": "card",
+                    "confidence": "stated",
+                }
             }
         }
     )

@@ -26,7 +26,7 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
         run = load_graded(made_run(cases, tmp_path / f"{place}", name, 0.6))
         assert run.grader is not None
         runs.append(replace(run, grader=replace(run.grader, engine="rules")))
-    registry = Registry(candidates={"b": CUTOFF})
+    registry = Registry.model_validate({"candidates": {"b": CUTOFF}})
     table = score_runs(runs, draws=20, registry=registry, allow=EVERYTHING)
     pages = []
     for name in ("one", "two"):

@@ -42,7 +42,9 @@ def table_of(
         name: {"cutoff": cutoff, "cutoff_source": "card", "confidence": "stated"}
         for name, cutoff in zip(skills, cutoffs, strict=False)
     }
-    return score_runs(runs, draws=100, registry=Registry(candidates=known))
+    return score_runs(
+        runs, draws=100, registry=Registry.model_validate({"candidates": known})
+    )
 
 
 @pytest.mark.parametrize(
