@@ -19,7 +19,6 @@ from medlive.threads.model import Message, Role, Thread, is_thread_id
 Anonymiser = Callable[[str], str]
 """Replaces a handle by a keyed hash."""
 
-_ABSOLUTE = re.compile(r"https?://[^/?#]+/", re.IGNORECASE)
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -197,13 +196,10 @@ class SourceSettings(BaseModel):
             or not host_of(value)
             or parts.query
             or parts.fragment
+            or "@" in parts.netloc
         ):
             raise ValueError(
-                "must be an http or https address without query or fragment"
-            )
-        if parts.username or parts.password:
-            raise ValueError(
-                "must not hold a user name or password: medlive never logs in"
+                "must be an http or https address without user, query or fragment"
             )
         return value.rstrip("/")
 
@@ -329,18 +325,12 @@ def link(page: Page, href: str | None) -> str | None:
     if not href:
         return None
     try:
-        href = href.strip()
-        url = href if _ABSOLUTE.match(href) else urljoin(page.url, href)
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            return None
-        return (
-            url
-            if url.startswith("http") and "#" not in url
-            else parts._replace(fragment="").geturl()
-        )
+        parts = urlsplit(urljoin(page.url, href.strip()))
     except ValueError:
         return None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    return parts._replace(fragment="").geturl()
 
 
 def only_page(pages: Sequence[Page]) -> Page:
