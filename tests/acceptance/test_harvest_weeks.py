@@ -178,7 +178,7 @@ async def test_a_field_that_collapses_quarantines_the_source_and_says_which_and_
     assert pages == sum(_archived(instance).values())
     for command in (("source", "check"), ("source", "check", "sdn"), ("status",)):
         done = await _do(instance, *command, status=1)
-        assert re.search(r"verified reply in 0% of \d+ threads", done.err), command
+        assert re.search(r"verified reply: 0 over \d+ threads", done.err), command
         assert told["iso_week"] in done.err
     asked = len(forum.asked)
     assert (await _harvest(instance, status=1))["quarantined"]
