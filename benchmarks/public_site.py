@@ -25,7 +25,7 @@ from medlive.evaluation.model import EvaluationCriterion as Criterion
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.score import score_runs
-from medlive.llm.registry import load_registry
+from medlive.llm.registry import Registry
 from medlive.site.live import write_site
 from medlive.site.model import Content, Week
 from medlive.site.pages import site_files
@@ -250,7 +250,7 @@ def made_content(models: int, count: int, weeks: int) -> Content:
         for place, name in enumerate(names)
         if place % 5
     }
-    table = score_runs(runs, registry=load_registry(cutoffs))
+    table = score_runs(runs, registry=Registry.model_validate({"candidates": cutoffs}))
     board = board_of(table, slug="board-1")
     by_id = {case.case_id: case for case in cases}
     return Content(weeks=made_weeks(cases, weeks), cases=by_id, boards=[board])

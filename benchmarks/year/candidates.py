@@ -22,7 +22,7 @@ from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.digest import canonical_json, digest_text
 from medlive.llm.ask import Complete
 from medlive.llm.engine import Finish, Reply, Usage
-from medlive.llm.registry import load_registry
+from medlive.llm.registry import Registry
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.bootstrap import holm
 from medlive.statistics.contamination import drop, permutation_p
@@ -106,7 +106,7 @@ async def evaluate(release: Path, runs: Path, seed: int) -> Outcome:
         }
         for one in candidates
     }
-    registry = load_registry(tables)
+    registry = Registry.model_validate({"candidates": tables})
     table = contamination(
         score_runs(
             [load_graded(runs / one.name) for one in candidates],

@@ -138,13 +138,6 @@ def _remarks(done: CurationRun) -> Iterator[str]:
         yield f"{cases} revised: identifiers of people were removed"
     if spent["calls"]:
         yield _describe_spending(done)
-    for state in done.endpoints:
-        if state["limited"] or state["overloaded"] or state["lowest"] < state["most"]:
-            calls = counted(state["limit"], "call")
-            yield (
-                "{endpoint}: {calls} at once at last, {lowest} at the least, {most} allowed; {limited} times 429, "
-                "{overloaded} times overloaded"
-            ).format(**state, calls=calls)
 
 
 def _describe_spending(done: CurationRun) -> str:

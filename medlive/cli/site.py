@@ -32,7 +32,6 @@ def build(
     snapshots: ExistingFolder = None,
     bundles: ExistingFolder = None,
     downloads: str | None = None,
-    models: Path | None = None,
     public_key: PublicKeysOption = None,
     allow_not_publishable: bool = False,
     withhold_checked: bool = False,
@@ -47,7 +46,6 @@ def build(
         snapshots: The snapshots [those frozen here].
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
         downloads: Where snapshots are published, for links to their files [base_url under [publish]].
-        models: The models' cutoffs [config/models.toml].
         allow_not_publishable: Show what is not publishable, marked on every page.
         withhold_checked: Leave out what open studies check blind.
     """
@@ -58,7 +56,7 @@ def build(
         snapshots=snapshots or snapshots_path(settings),
         bundles=bundles or settings.home / BUNDLES,
         evidence=index_path(settings),
-        registry=open_registry(models),
+        registry=open_registry(),
         public_keys=public_key or (),
         checked=with_session(blind_items) if withhold_checked else (),
         allow_not_publishable=allow_not_publishable,
@@ -101,14 +99,13 @@ def served_evaluation(
 ) -> "Evaluation":
     """The public site and the graders' sheets; with `preview` snapshots that are not publishable are shown too."""
     from medlive.evaluation.agreement.judges import read_sheet
-    from medlive.llm.registry import load_registry
     from medlive.web.site import Evaluation
 
     inputs = Inputs(
         snapshots=snapshots,
         bundles=settings.home / BUNDLES,
         evidence=index_path(settings),
-        registry=load_registry(settings.candidates),
+        registry=open_registry(),
         allow_not_publishable=preview,
         leave_out_not_publishable=not preview,
     )

@@ -7,11 +7,8 @@ the cut; from then on it grows by one a round trip.
 
 import asyncio
 import time
-from collections import Counter, deque
-from typing import Any
-from urllib.parse import urlsplit
+from collections import deque
 
-from medlive.integrity.digest import digest_text
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_name
 from medlive.llm.wire import Ended, JsonMode
 
@@ -23,52 +20,28 @@ CUT = 0.6  # What is left of the limit after an overload
 class Limiter:
     """Turns at one endpoint, first come first served. One event loop at a time."""
 
-    def __init__(self, endpoint: str, most: int) -> None:
-        """`endpoint` is its name for people; `most` the calls under way that were configured."""
-        self._endpoint = endpoint
-        self._most = most
-        self._lowest: int | None = None
-        self._limit = float(min(START, most))
+    def __init__(self, most: int) -> None:
+        """`most` are the calls under way that were configured."""
+        self.most = most
+        self.limit = float(min(START, most))
+        """Calls that may be under way now, adapted."""
         self._cut_at = -1.0
         """When the limit was last cut; -1 if it never was."""
         self.json_modes: dict[str, JsonMode] = {}
         """By model, how JSON is asked for where a stricter way was refused."""
-        self._under_way = 0
+        self.under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._paused_until = 0.0
-        self._ended: Counter[Ended] = Counter()
-
-    @property
-    def answered(self) -> int:
+        self.answered = 0
         """Calls that were answered so far."""
-        return self._ended["answered"]
 
     def allow(self, most: int) -> None:
         """Raise the maximum for another role that shares this endpoint."""
-        self._most = max(self._most, most)
+        self.most = max(self.most, most)
 
     def pause(self, seconds: float) -> None:
         """Begin no call before so many seconds are over, as a Retry-After asks for."""
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
-
-    def state(self) -> dict[str, Any]:
-        """What has been learnt of the endpoint, for status and logs.
-
-        `limit` calls may be under way now, `most` as configured, and `lowest` when it was cut (`most` if it never
-        was); `limited` are answers with status 429, `overloaded` those with 503, 504 or 529, and calls that got none in
-        time.
-        """
-        return {
-            "endpoint": self._endpoint,
-            "limit": int(self._limit),
-            "most": self._most,
-            "under_way": self._under_way,
-            "waiting": sum(not turn.done() for turn in self._waiting),
-            "answered": self.answered,
-            "limited": self._ended["limited"],
-            "overloaded": self._ended["overloaded"],
-            "lowest": self._most if self._lowest is None else self._lowest,
-        }
 
     async def enter(self) -> float:
         """Wait for a turn; return when it began, for `leave`, which must follow."""
@@ -88,27 +61,26 @@ class Limiter:
 
     def leave(self, began: float, ended: Ended) -> None:
         """End the turn that began then, and adapt the limit."""
-        self._ended[ended] += 1
+        self.answered += ended == "answered"
         if ended == "answered" and self._waiting:
-            growth = GROWTH if self._cut_at < 0 else 1 / self._limit
-            self._limit = min(self._most, self._limit + growth)
+            growth = GROWTH if self._cut_at < 0 else 1 / self.limit
+            self.limit = min(self.most, self.limit + growth)
         elif ended in ("limited", "overloaded") and began > self._cut_at:
-            self._limit = max(1.0, self._limit * CUT)
+            self.limit = max(1.0, self.limit * CUT)
             self._cut_at = time.monotonic()
-            self._lowest = min(self._lowest or self._most, int(self._limit))
         self._release()
 
     def _release(self) -> None:
-        self._under_way -= 1
+        self.under_way -= 1
         self._wake()
 
     def _wake(self) -> None:
         while self._waiting and (
-            self._waiting[0].done() or self._under_way < int(self._limit)
+            self._waiting[0].done() or self.under_way < int(self.limit)
         ):
             turn = self._waiting.popleft()
             if not turn.done():
-                self._under_way += 1
+                self.under_way += 1
                 turn.set_result(None)
 
 
@@ -124,10 +96,8 @@ class Limiters:
 
     def limiter(self, base_url: str, key: str, most: int) -> Limiter:
         """The limiter of that address and key; its maximum is the largest that was asked for."""
-        address = base_url.rstrip("/")
-        place = digest_text(f"{address}\n{digest_text(key.strip())}")
-        name = urlsplit(address).netloc.rpartition("@")[2]
-        limiter = self.by_place.setdefault(place, Limiter(name, most))
+        place = circuit_key(base_url, key, "")
+        limiter = self.by_place.setdefault(place, Limiter(most))
         limiter.allow(most)
         return limiter
 

@@ -40,25 +40,19 @@ def reply_key(request: Request) -> str:
 
 
 def load_recording(path: Path) -> Recording:
-    """A recording from its file. Raises BadInput naming the line that cannot be read."""
+    """A recording from its file. Raises BadInput."""
     try:
         # Texts hold other line ends too.
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        head = json.loads(lines[0])
+        head, *rows = map(json.loads, lines)
         recording = Recording(
             str(head["model"]), str(head["made_on"]), str(head["how"])
         )
-    except (OSError, ValueError, LookupError, TypeError) as exc:
-        raise BadInput(f"{path} is not a recording of replies: {exc}") from exc
-    for number, line in enumerate(lines[1:], 2):
-        try:
-            row = json.loads(line)
+        for row in rows:
             text = json.dumps(row["reply"], ensure_ascii=False)
             recording.replies[str(row["key"])] = (str(row["task"]), text)
-        except (ValueError, LookupError, TypeError) as exc:
-            raise BadInput(
-                f"{path}, line {number}: not a recorded reply: {exc}"
-            ) from exc
+    except (OSError, ValueError, LookupError, TypeError) as exc:
+        raise BadInput(f"{path} is not a recording of replies: {exc}") from exc
     return recording
 
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,8 +148,7 @@ def slices(
 _CONTAMINATION = "Contamination"
 _NO_CUTOFFS = (
     "No cutoff of any of these models is known, so no drop is claimed. Write each model's cutoff and where it is "
-    'stated into config/models.toml ([candidates."MODEL"]: cutoff, cutoff_source, confidence, or released), or '
-    "give a file of the same form with --models."
+    'stated into config/models.toml ([candidates."MODEL"]: cutoff, cutoff_source, confidence, or released).'
 )
 
 _NO_DROP = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
@@ -178,7 +176,6 @@ def contamination(report: Report) -> Section:
     parts = [figure, report.render("contamination.html")]
     for model in table.models:
         parts += [soft(f"{model.label}: {note}.") for note in model.notes]
-    parts.append(soft(f"Cutoffs are from {Path(table.registry).name}."))
     if not table.arms:
         parts.append(soft(_NO_ARMS))
     return Section("contamination", _CONTAMINATION, parts)

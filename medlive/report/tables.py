@@ -321,7 +321,6 @@ def contamination_json(table: ContaminationTable) -> Row:
     return _head("contamination", table.scores) | {
         "warnings": list(table.scores.warnings),
         "permutations": table.permutations,
-        "registry": Path(table.registry).name,
         "models": list(map(_contamination_row, table.models)),
         "raw_against_rewritten": arms,
     }

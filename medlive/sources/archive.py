@@ -334,8 +334,6 @@ def _digest(data: bytes) -> str:
 
 def _page_member(page: Fetched) -> bytes:
     """Build a page's response record, a gzip member."""
-    if page.fetched_at.tzinfo is None or not 100 <= page.status <= 999:
-        raise ValueError("expected an aware time and a status of three digits")
     moment = _moment(page.fetched_at)
     address = quote(page.url, safe=_PRINTABLE, errors="surrogatepass")
     identity = [page.url, moment, page.status, _digest(page.body), page.form]

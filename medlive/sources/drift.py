@@ -31,15 +31,6 @@ Measure = tuple[float, int]
 """One figure of a run: a share from 0 to 1, a count, or a median; and over how many threads."""
 
 
-_WORDS = {
-    "field": ("{what} in {value:.0%} of {n} threads", ".0%"),
-    "end": ("{what} for {value:.0%} of {n} threads", ".0%"),
-    "count": ("{value:.0f} threads {what}", ".1f"),
-    "median": ("{value:.1f} {what} a thread", ".1f"),
-}
-"""By the kind of a figure: how it is said, and the form of its median."""
-
-
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A figure beside the median of the runs before."""
@@ -55,15 +46,12 @@ class Compared:
 
     @property
     def message(self) -> str:
-        """The figure in words, with its value now and before."""
-        kind, _, what = self.name.partition(":")
-        words, form = _WORDS[kind]
-        before = (
-            "nothing to compare with"
-            if self.median is None
-            else f"median before: {self.median:{form}}"
+        """The figure with its value now and before."""
+        before = "unknown" if self.median is None else f"{self.median:.3g}"
+        name = self.name.replace(":", " ")
+        return (
+            f"{name}: {self.value:.3g} over {self.n} threads (median before: {before})"
         )
-        return f"{words.format(what=what, value=self.value, n=self.n)} ({before})"
 
 
 def thread_fields(thread: Thread) -> dict[str, bool | int]:

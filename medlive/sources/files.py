@@ -3,9 +3,9 @@
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,15 +17,14 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
-from pydantic_core import PydanticCustomError
 
 from medlive.deidentify.detect import keyed_handle
-from medlive.errors import BadInput
+from medlive.errors import BadInput, first_fault
 from medlive.guard.bounds import IMPORT_LINE_BYTES, THREAD_ID_CHARS
 from medlive.integrity.digest import digest_text
 from medlive.integrity.folder import open_given
 from medlive.text.normalise import strip_unstorable
-from medlive.threads.model import ROLES, Message, Role, Thread, is_thread_id
+from medlive.threads.model import Message, Role, Thread, is_thread_id
 
 _BLOCK = 2**20
 _EXCERPT = 120
@@ -33,20 +32,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _MEDIA = frozenset(("image", "video", "audio", "file"))
 
 
-ProblemReason = Literal[
-    "not_json",
-    "not_text",
-    "too_long",
-    "not_an_object",
-    "missing_field",
-    "wrong_type",
-    "bad_thread_id",
-    "bad_role",
-    "bad_source",
-    "bad_date",
-]
-"""Why a line became no thread. `not_text`: the bytes are not UTF-8; `bad_thread_id`: in an address it would lead to
-another thread's page (`..`, empty parts, what cannot be printed)."""
+ProblemReason = Literal["not_json", "too_long", "invalid"]
+"""Why a line became no thread. `invalid`: a field is missing or has a value that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +67,6 @@ def _lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def _role(value: object) -> str:
-    """A role in whatever case it is written. Raises ValueError for another text, PydanticCustomError for no text."""
-    role = _lowered(value)
-    if not isinstance(role, str):
-        raise PydanticCustomError(
-            "is_instance_of", "Input should be an instance of Role"
-        )
-    if role not in ROLES:
-        raise ValueError(f"{role!r} is not a valid Role")
-    return role
-
-
 def _moment(value: object) -> object:
     """An ISO 8601 text as a time, aware where the text names a zone; None for an empty text."""
     if isinstance(value, str):
@@ -111,7 +86,7 @@ class _MessageLine(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    role: Annotated[Role, BeforeValidator(_role)]
+    role: Annotated[Role, BeforeValidator(_lowered)]
     """patient, physician or other"""
     author: _Line = ""  # Stored as a keyed hash only
     verified: bool | None = None  # Whether the site shows a verified physician
@@ -139,28 +114,18 @@ class _ThreadLine(BaseModel):
     messages: Annotated[list[_MessageLine], _listed] = []  # In order, the opening first
 
 
-_REASONS: Mapping[str, ProblemReason] = {
-    "role": "bad_role",
-    "source": "bad_source",
-    "posted_at": "bad_date",
-}
-"""By the field whose value is not one of those allowed."""
-
-
 def read_threads(
     path: Path,
     *,
-    assume_posted_at: datetime | date | None = None,
+    assume_posted_at: datetime | None = None,
     handle_key: bytes,
 ) -> Iterator[ImportedThread | ImportProblem]:
     """The threads of an import file in its order, line by line; a bad line is a problem and stops nothing.
 
-    `assume_posted_at` dates the threads that have no date (a plain date is midnight UTC). Authors become keyed
+    `assume_posted_at` dates the threads that have no date. Authors become keyed
     hashes under `handle_key`, except role words. Empty lines and unknown keys are passed over; a future date and
     a thread without messages are kept for the filters to judge. BadInput where the file cannot be read.
     """
-    if assume_posted_at is not None and not isinstance(assume_posted_at, datetime):
-        assume_posted_at = datetime.combine(assume_posted_at, time())
     number = 0
     try:
         with io.BufferedReader(open_given(path), _BLOCK) as handle:
@@ -197,21 +162,9 @@ def _parse(line: bytes) -> _ThreadLine:
         # CESU-8 encodes each half of a surrogate pair by itself.
         text = line.decode("utf-8", "surrogatepass")
         value = _storable(json.loads(text, strict=False))
-        if not isinstance(value, dict):
-            kind = type(value).__name__
-            raise _Malformed("not_an_object", f"expected an object, found {kind}")
         return _ThreadLine.model_validate(value)
-    except UnicodeDecodeError as exc:
-        raise _Malformed("not_text", f"not UTF-8 at byte {exc.start}") from exc
     except ValidationError as exc:
-        error = exc.errors()[0]
-        reason: ProblemReason = "wrong_type"
-        if error["type"] == "missing" or error["input"] is None:
-            reason = "missing_field"
-        elif error["type"] in ("value_error", "string_pattern_mismatch"):
-            reason = _REASONS[str(error["loc"][-1])]
-        place = ".".join(map(str, error["loc"]))
-        raise _Malformed(reason, f"{place}: {error['msg']}") from exc
+        raise _Malformed("invalid", first_fault(exc, "the line")) from exc
     except (ValueError, RecursionError) as exc:
         raise _Malformed("not_json", str(exc)) from exc
 
@@ -229,14 +182,10 @@ def _storable(value: Any) -> Any:
 
 def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
     thread_id = str(line.thread_id)
-    if len(thread_id) > THREAD_ID_CHARS:
-        detail = f"thread_id has {len(thread_id)} characters, more than the {THREAD_ID_CHARS} that are stored"
-        raise _Malformed("too_long", detail)
+    # In an address another id would lead to another thread's page.
     if thread_id and not is_thread_id(thread_id):
-        detail = (
-            f"thread_id {thread_id[:100]!r}: expected printable parts without . and .."
-        )
-        raise _Malformed("bad_thread_id", detail)
+        detail = f"thread_id {thread_id[:100]!r}: expected at most {THREAD_ID_CHARS} printable characters"
+        raise _Malformed("invalid", f"{detail}, no part of them . or ..")
     messages = []
     for position, shown in enumerate(line.messages):
         media: dict[str, None] = {}
@@ -276,4 +225,4 @@ def _utc(moment: datetime | None) -> datetime | None:
     try:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError as exc:
-        raise _Malformed("bad_date", f"posted_at is out of range: {moment}") from exc
+        raise _Malformed("invalid", f"posted_at is out of range: {moment}") from exc

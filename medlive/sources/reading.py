@@ -269,20 +269,16 @@ _NUMERIC = re.compile(
 _MONTH_FIRST = re.compile(
     r"\b([A-Za-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})(?!\d)"
 )
-_DAY_FIRST = re.compile(
-    r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)?\s+([A-Za-z]{3,9})\.?,?\s+(\d{4})(?!\d)"
-)
 
 
 def shown_date(text: str, zone: tzinfo) -> datetime | None:
     """The first date in a text, in UTC, or None.
 
-    Reads ISO 8601, `2025-03-01 08:00` (also with `/`, `.` or `年月日`), `Jul 06, 2018` and `06 July 2018`.
+    Reads ISO 8601, `2025-03-01 08:00` (also with `/`, `.` or `年月日`) and `Jul 06, 2018`.
     A time without offset is taken in `zone`. A date without a time names a day: midnight UTC of that day,
     so that no conversion moves it to another.
     """
-    forms = (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)
-    matches = filter(None, [form.search(text) for form in forms])
+    matches = filter(None, [_NUMERIC.search(text), _MONTH_FIRST.search(text)])
     for match in sorted(matches, key=re.Match.start):
         try:
             moment = _moment(match, zone)
@@ -312,8 +308,6 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
             return local
         return datetime.fromisoformat(local.replace(tzinfo=None).isoformat() + offset)
     name, day, year = match.groups()
-    if match.re is _DAY_FIRST:
-        name, day = day, name
     month = _MONTHS.index(name[:3].lower())
     return datetime(int(year), month, int(day), tzinfo=UTC)
 

@@ -19,16 +19,6 @@ from medlive.threads.model import Message, Role, Thread, is_thread_id
 Anonymiser = Callable[[str], str]
 """Replaces a handle by a keyed hash."""
 
-_ENCODING_NAME = re.compile(
-    r"(?:utf-?(?:8|16)|gb|big5|hz|iso-?8859|latin|windows-|cp\d|shift|euc-|ascii|us-ascii)"
-)
-_META_CHARSET = re.compile(
-    rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE
-)
-_HEADER_CHARSET = re.compile(
-    r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE
-)
-_ABSOLUTE = re.compile(r"https?://[^/?#]+/", re.IGNORECASE)
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -119,11 +109,10 @@ class Page:
 
     @property
     def text(self) -> str:
-        """The body decoded: never fails, never trusts a declaration that the bytes contradict.
+        """The body decoded by what its bytes are, whatever is declared; never fails.
 
-        A byte-order mark decides first. Bytes that are valid UTF-8 are UTF-8 whatever was declared (text in
-        another encoding is practically never valid UTF-8). Then the header's charset, the page's own,
-        GB18030, and last UTF-8 or Windows-1252 with replacement characters.
+        A byte-order mark decides first, then what is UTF-8 but for a few damaged bytes: text in another encoding is
+        practically never valid UTF-8. Other pages are GB18030, or Windows-1252.
         """
         body = self.body
         for bom, encoding in _BOMS:
@@ -133,18 +122,11 @@ class Page:
             return body.decode("utf-8")
         lenient = body.decode("utf-8", "replace")
         high_bytes = len(body) - len(body.translate(None, bytes(range(128, 256))))
-        # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
         if lenient.count("\ufffd") * 20 < high_bytes:
             return lenient
-        header = _HEADER_CHARSET.search(self.content_type)
-        meta = _META_CHARSET.search(body, 0, 4096)
-        names = []
-        if header:
-            names.append(header[1])
-        if meta:
-            names.append(meta[1].decode("ascii"))
-        declared = list(filter(None, map(_codec, names)))
-        return _decode_other(body, declared, high_bytes)
+        # Western letters above ASCII hardly ever stand side by side.
+        is_chinese = 4 * len(_GB_PAIR.findall(body)) > high_bytes
+        return body.decode("gb18030" if is_chinese else "cp1252", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,45 +144,6 @@ class Fetched(Page):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "content_type", self.headers.get("content-type", ""))
-
-
-def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:
-    """Decode bytes that are not UTF-8."""
-    # Servers say Windows-1252 of every page, but Western letters above ASCII hardly ever stand side by side.
-    if 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
-        declared = [name for name in declared if name != "cp1252"]
-    single_byte = [
-        name for name in declared if name.startswith(("iso8859", "cp125", "latin"))
-    ]
-    strict = [name for name in declared if name not in single_byte]
-    for name in strict if single_byte else [*strict, "gb18030"]:
-        with suppress(UnicodeDecodeError, LookupError):
-            return body.decode(name)
-    for name in declared:
-        if name != "utf-8":
-            return body.decode(name, "replace")
-    # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole this way.
-    gb = body.decode("gb18030", "replace")
-    if gb.count("\ufffd") * 20 < max(high_bytes, 1):
-        return gb
-    return body.decode("cp1252", "replace")
-
-
-def _codec(name: str) -> str | None:
-    """Python's name for a declared text encoding, or None for one that is unknown or no text encoding.
-
-    GB2312 and GBK are read as GB18030, their superset, and ISO-8859-1 as Windows-1252, as browsers do.
-    """
-    name = name.lower()
-    if not _ENCODING_NAME.match(name):
-        return None
-    try:
-        codec = codecs.lookup(name).name
-    except LookupError:
-        return None
-    if codec in ("gb2312", "gbk", "hz"):
-        return "gb18030"
-    return "cp1252" if codec in ("iso8859-1", "ascii") else codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +196,10 @@ class SourceSettings(BaseModel):
             or not host_of(value)
             or parts.query
             or parts.fragment
+            or "@" in parts.netloc
         ):
             raise ValueError(
-                "must be an http or https address without query or fragment"
-            )
-        if parts.username or parts.password:
-            raise ValueError(
-                "must not hold a user name or password: medlive never logs in"
+                "must be an http or https address without user, query or fragment"
             )
         return value.rstrip("/")
 
@@ -385,18 +325,12 @@ def link(page: Page, href: str | None) -> str | None:
     if not href:
         return None
     try:
-        href = href.strip()
-        url = href if _ABSOLUTE.match(href) else urljoin(page.url, href)
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            return None
-        return (
-            url
-            if url.startswith("http") and "#" not in url
-            else parts._replace(fragment="").geturl()
-        )
+        parts = urlsplit(urljoin(page.url, href.strip()))
     except ValueError:
         return None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    return parts._replace(fragment="").geturl()
 
 
 def only_page(pages: Sequence[Page]) -> Page:

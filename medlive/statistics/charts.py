@@ -21,14 +21,10 @@ _INNER = WIDTH - 2 * _PAD
 _SIZE = 14
 _SMALL = 12
 _ROW = 23
-_MOST_VALUES = 120
-"""How many values `<desc>` tells; a chart with more says how many it leaves out."""
 _MOST_TEXT = 300
 """Characters of one text that any chart tells; the rest of a longer one is cut with an ellipsis."""
 _MOST_NOTE = 1_500
 """The same for the note under a chart, which says what its figures rest on."""
-_MOST_LABEL = 40
-"""Characters of a label above an interval."""
 _MOST_BINS = 30
 """Columns of a histogram."""
 
@@ -104,7 +100,7 @@ def bars(
     frame: Frame,
     groups: Mapping[str, Sequence[Bar]],
 ) -> str:
-    """Horizontal bars, their values behind them and their labels before them, or above where those are long.
+    """Horizontal bars, their values behind them and their labels before them.
 
     `groups` are bars by heading, on one scale; an empty heading takes no room.
     """
@@ -115,23 +111,19 @@ def bars(
     most = max(bar.value for bar in every)
     behind = max(_width(bar.written, _SIZE) for bar in every) + 8
     before = max(_width(bar.label, _SIZE) for bar in every) + 8
-    is_beside = _INNER - before - behind >= _INNER / 4
-    left = _PAD + before if is_beside else _PAD
+    before = min(before, _INNER * 3 / 4 - behind)
+    left = _PAD + before
     span = WIDTH - _PAD - behind - left
     for heading, group in groups.items():
         if heading:
             drawing.heading(heading)
         for bar in group:
-            if is_beside:
-                drawing.text(
-                    _PAD,
-                    drawing.y + 16,
-                    bar.label,
-                    room=before,
-                )
-            else:
-                drawing.y += 19
-                drawing.text(_PAD, drawing.y, bar.label, room=_INNER)
+            drawing.text(
+                _PAD,
+                drawing.y + 16,
+                bar.label,
+                room=before,
+            )
             length = bar.value / (most or 1.0) * span
             drawing.marks(
                 bar,
@@ -155,14 +147,12 @@ def intervals(
 ) -> str:
     """Values with the ends of their intervals, where they have one: a mark on a line, on one scale that has 0.
 
-    Labels stand above; a text that is too long loses its middle, since names often differ at their end.
+    Labels stand above.
     """
     values = []
     ends = [0.0]
     for label, value, low, high in rows:
         ends += [end for end in (value, low, high) if end is not None]
-        if len(label) > _MOST_LABEL:
-            label = f"{label[: _MOST_LABEL - 20]}…{label[-19:]}"
         text = f"{value:.1f}"
         if low is not None and high is not None:
             text += f" ({low:.1f} to {high:.1f})"
@@ -452,10 +442,8 @@ class _Drawing:
         description = plain(self._frame.description)
         if self._values:
             values = []
-            for bar in self._values[:_MOST_VALUES]:
+            for bar in self._values:
                 values.append(f"{plain(bar.label)}: {plain(bar.written)}")
-            if len(self._values) > _MOST_VALUES:
-                values.append(f"and {len(self._values) - _MOST_VALUES} more")
             description += f" {'; '.join(values)}."
         described = _escape(description)
         # Two charts on one page must not share the ids that name and describe them.

@@ -82,9 +82,6 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
         assert endpoint.asked == instance.one("SELECT count(*) FROM replies"), (
             "paid twice"
         )
-        assert [e["most"] for e in rest["endpoints"]] == [32], (
-            "four roles at one address share a limit"
-        )
 
         cost = (await _do(instance, "cost", "--json")).json
         _costs_agree(instance, cost)

@@ -21,7 +21,7 @@ from medlive.evaluation.scoring.score import (
     score_runs,
 )
 from medlive.llm.engine import Usage
-from medlive.llm.registry import load_registry
+from medlive.llm.registry import Registry
 from medlive.report.html import file_name
 from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run
@@ -90,7 +90,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         )
         for k, name in enumerate(names)
     ]
-    registry = load_registry(CUTOFFS)
+    registry = Registry.model_validate({"candidates": CUTOFFS})
     table = score_runs([load_graded(run) for run in runs], draws=100, registry=registry)
     write_report(table, root / "out", registry=registry)
     return Site(root / "out", table)

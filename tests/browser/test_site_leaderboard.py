@@ -12,7 +12,7 @@ import pytest
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import score_runs
-from medlive.llm.registry import load_registry
+from medlive.llm.registry import Registry
 from medlive.site.live import write_site
 from medlive.site.model import Content
 from medlive.site.pages import generator_start, site_files
@@ -221,10 +221,16 @@ def test_ranks_come_from_cases_after_every_cutoff_shown(
         "model-1": "2025-09",
         "model-2": "2025-02",
     }
-    registry = load_registry(
+    registry = Registry.model_validate(
         {
-            name: {"cutoff": day, "cutoff_source": "its card", "confidence": "stated"}
-            for name, day in cutoffs.items()
+            "candidates": {
+                name: {
+                    "cutoff": day,
+                    "cutoff_source": "its card",
+                    "confidence": "stated",
+                }
+                for name, day in cutoffs.items()
+            }
         }
     )
     write_site(files_of(made_board(site.runs, registry)), tmp_path / "out")

@@ -452,7 +452,7 @@ async def test_imports_and_their_bad_lines_are_recorded(
     name = str(tmp_path / "file \udcff.jsonl")
     problems = [
         ImportProblem(7, "not_json", "no JSON", "{"),
-        ImportProblem(2, "bad_date", "no date", "x"),
+        ImportProblem(2, "invalid", "no date", "x"),
     ]
     async with database.begin() as session:
         run = await runs.start_import(session, name)
@@ -465,7 +465,7 @@ async def test_imports_and_their_bad_lines_are_recorded(
             )
         ).all()
     assert [(p.line, p.reason, p.file) for p in found] == [
-        (2, "bad_date", name),
+        (2, "invalid", name),
         (7, "not_json", name),
     ]
 

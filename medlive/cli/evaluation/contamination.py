@@ -47,9 +47,8 @@ def contamination(
     """
     if out is not None:
         new_file(out, replace)
-    registry = api.open_registry(how.models)
     table = scored(how)
-    study = api.contamination(table, models=registry)
+    study = api.contamination(table)
     arms = score_arms(table)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*table.warnings]

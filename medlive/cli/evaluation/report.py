@@ -32,7 +32,7 @@ def report(
     page = write_report(
         table,
         out,
-        registry=api.open_registry(how.models),
+        registry=api.open_registry(),
         metas=tuple(read_meta(path, judges) for path in meta or ()),
         portfolio=read_portfolio(protocols) if protocols else None,
     )

@@ -109,7 +109,6 @@ class ContaminationTable:
     permutations: int
     models: tuple[ModelContamination, ...]
     arms: tuple[ArmDrop, ...]
-    registry: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,7 +328,6 @@ def contamination(
         permutations=permutations,
         models=tuple(corrected),
         arms=tuple(arms),
-        registry=registry.origin,
     )
 
 

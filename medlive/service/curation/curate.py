@@ -129,7 +129,6 @@ class CurationRun:
     counts: CurationCounts
     rescanned: Mapping[str, int]  # Of earlier cases: see `rescan_cases`
     spent: Mapping[str, Any]  # Of `Budget.as_json`
-    endpoints: Sequence[Mapping[str, Any]]  # Of `Limiter.state`
     funnel: Sequence[FunnelRow] = ()
 
     def as_counts(self) -> dict[str, Any]:
@@ -139,7 +138,6 @@ class CurationRun:
             **self.counts.as_json(),
             "rescanned": dict(self.rescanned),
             "spent": self.spent,
-            "endpoints": list(self.endpoints),
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -188,7 +186,6 @@ async def run_curation(
                 counts=done,
                 rescanned=await rescan_cases(pipeline),
                 spent=pipeline.budget.as_json(),
-                endpoints=[e.state() for e in pipeline.endpoints.by_place.values()],
                 funnel=await database.ask(funnel),
             )
             run.failed = bool(done.faults)

@@ -423,19 +423,15 @@ async def _gunzipped(
 
 def _redirect_target(request: _Request, response: Fetched) -> str:
     """Return the target of a redirect. Raises FetchError if it must not be followed."""
-    url, location = request.url, response.headers.get("location")
-    cause = "" if location else "a redirect without a location"
-    if request.form is not None:
-        cause = "a form was redirected"
-    parts = urlsplit("")
+    location = response.headers.get("location", "")
     try:
-        parts = urlsplit(urljoin(url, location or ""))
-    except ValueError as error:
-        cause = f"a redirect to an invalid address: {error}"
-    if urlsplit(url).scheme == "https" and parts.scheme == "http":
-        cause = "a redirect from https to http"
-    if cause:
-        raise _failed(url, "redirect", cause, status=response.status)
+        parts = urlsplit(urljoin(request.url, location))
+    except ValueError:
+        parts = urlsplit("")
+    is_downgrade = request.url.startswith("https:") and parts.scheme == "http"
+    if not (location and parts.scheme) or is_downgrade or request.form is not None:
+        cause = f"a redirect that is not followed, to {location!r:.200}"
+        raise _failed(request.url, "redirect", cause, status=response.status)
     return parts._replace(fragment="").geturl()
 
 

@@ -1,6 +1,5 @@
 """How politely pages are fetched: settings, a host's robots.txt, and the errors of fetching."""
 
-import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -166,27 +165,20 @@ def read_robots(
 ) -> Robots:
     """The rules in an answer to `GET /robots.txt`, for the product medlive.
 
-    A page of markup in its place, and a pause that is endless, are taken as a refusal and say so in `detail`.
+    Markup or other bytes in their place, and a pause that is endless, are taken as a refusal and say so in `detail`.
     """
     if status in (404, 410):
         return Robots(host, "absent", fetched_at, status)
     # As much as RFC 9309, 2.5, asks for: a hostile file of megabytes would take seconds.
     body = body[: 512 * 1024]
-    utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").replace(
-        "\x00", ""
-    )
+    text = body.decode("utf-8-sig", "replace")
     rules = Protego.parse(text)
-    rate = rules.request_rate(PRODUCT)
-    by_rate = (
-        rate.seconds / rate.requests if rate is not None and rate.requests > 0 else 0.0
-    )
-    pause = max(0.0, float(rules.crawl_delay(PRODUCT) or 0.0), by_rate)
+    pause = max(0.0, float(rules.crawl_delay(PRODUCT) or 0.0))
     detail = ""
     if not 200 <= status < 300:
         detail = f"robots.txt was answered with status {status}"
-    elif text.lstrip().startswith("<"):
-        detail = "robots.txt was answered with a page of markup"
+    elif "\x00" in text or text.lstrip().startswith("<"):
+        detail = "robots.txt was answered with something else than rules"
     elif pause > _MAX_INTERVAL_S:
         detail = f"robots.txt asks for {pause:g} s between requests, too slow to read the source"
     state: RobotsState = "unreadable" if detail else "rules"

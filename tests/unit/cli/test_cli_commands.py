@@ -258,7 +258,6 @@ def test_a_run_of_curate_counts_its_calls_once() -> None:
         counts=CurationCounts(),
         rescanned={"cases": 38, "redacted": 0, "failed": 1},
         spent={"calls": 39, "tokens": 45473, "usd": 0.5, "estimated_calls": 0},
-        endpoints=(),
     )
     assert list(curate._remarks(run)) == [
         "this run: 0 passed the filters, 0 did not; nothing to curate",

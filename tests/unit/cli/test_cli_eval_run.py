@@ -52,15 +52,6 @@ def asked(cases: Path, *more: str) -> list[str]:
     ("more", "said"),
     [
         (["--model", " "], "--model is empty"),
-        (
-            [
-                "--model",
-                "m",
-                "--parameters",
-                '{"max_tokens": 5, "max_completion_tokens": 9}',
-            ],
-            "one limit by two names",
-        ),
         (["--model", "m", "--parameters", "[]"], "--parameters must be a JSON object"),
         (["--model", "m", "--undated"], "belong to --template open-book"),
         (

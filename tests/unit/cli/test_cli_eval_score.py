@@ -38,39 +38,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) -> None:
     runs = [str(folder / name) for name in ("older", "newer", "stranger")]
-    few = ("--draws", "50", "--seed", "3", "--models", str(folder / "models.toml"))
-    table = instance.here("eval", "score", *runs, *few)
+    few = ("--draws", "50", "--seed", "3")
+    own = ("--config", str(folder))
+    table = instance.here(*own, "eval", "score", *runs, *few)
     assert "own cases" in table.out
     assert "bootstrap of 50 draws, seed 3" in table.out
     assert "--cases common takes the" in table.out
     common = instance.here(
-        "eval", "score", *runs, *few, "--cases", "common", "--format", "json"
+        *own, "eval", "score", *runs, *few, "--cases", "common", "--format", "json"
     )
     scored = {m["model"]: m["overall"]["n"] for m in json.loads(common.out)["models"]}
     assert len(set(scored.values())) == 1
     assert max(scored.values()) <= 40
-    cutoff = instance.here("eval", "score", *runs, *few, "--slice", "cutoff")
+    cutoff = instance.here(*own, "eval", "score", *runs, *few, "--slice", "cutoff")
     assert "after the cutoff" in cutoff.out
     assert "stranger: cutoff unknown" in cutoff.out
-    assert "have no run here" not in cutoff.err
-    alone = instance.here("eval", "score", runs[0], *few)
-    assert f"{folder / 'models.toml'}: 1 model has no run here: newer" in alone.err
-    errors = instance.here("eval", "score", *runs, *few, "--slice", "errors-by-axis")
+    errors = instance.here(
+        *own, "eval", "score", *runs, *few, "--slice", "errors-by-axis"
+    )
     assert "error rate %" in errors.out
-    printed = instance.here("eval", "score", *runs, *few, "--format", "csv")
+    printed = instance.here(*own, "eval", "score", *runs, *few, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(printed.out)))
     assert "first release" in {r["slice"] for r in rows}
     assert (
-        instance.here("eval", "score", *runs, *few, "--json").out
-        == instance.here("eval", "score", *runs, *few, "--format", "json").out
+        instance.here(*own, "eval", "score", *runs, *few, "--json").out
+        == instance.here(*own, "eval", "score", *runs, *few, "--format", "json").out
     )
     for name in ("json", "csv", "tsv"):
         file = folder / f"out.{name}"
-        done = instance.here("eval", "score", *runs, *few, "--out", str(file))
+        done = instance.here(*own, "eval", "score", *runs, *few, "--out", str(file))
         assert done.out == ""
         assert (
             file.read_text("utf-8")
-            == instance.here("eval", "score", *runs, *few, "--format", name).out
+            == instance.here(*own, "eval", "score", *runs, *few, "--format", name).out
         )
     asked = (
         "eval",
@@ -101,7 +101,6 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         (("--cases", "all"), "is not one of"),
         (("--metric", "best"), "is not one of"),
         (("--judge", "nobody"), "judges match 'nobody'"),
-        (("--models", "none.toml"), "none.toml cannot be read"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, tuple) else "",
 )
@@ -178,14 +177,15 @@ def test_contamination_prints_and_writes_what_it_found(
     instance: Instance, folder: Path, tmp_path: Path
 ) -> None:
     runs = [str(folder / name) for name in ("older", "newer", "book", "stranger")]
-    given = ("--models", str(folder / "models.toml"), "--draws", "60")
-    shown = instance.here("eval", "contamination", *runs, *given)
+    given = ("--draws", "60")
+    own = ("--config", str(folder))
+    shown = instance.here(*own, "eval", "contamination", *runs, *given)
     assert "unknown" in shown.out
     assert "open book against closed" in shown.out
     assert "stranger: the cutoff is unknown" in shown.err
     file = tmp_path / "found.json"
     done = instance.here(
-        "eval", "contamination", *runs, *given, "--json", "--out", str(file)
+        *own, "eval", "contamination", *runs, *given, "--json", "--out", str(file)
     )
     found = json.loads(done.out)
     assert json.loads(file.read_text("utf-8")) == found
@@ -212,8 +212,9 @@ def test_what_no_model_can_have_seen_is_printed_first(
     instance: Instance, folder: Path, tmp_path: Path
 ) -> None:
     runs = [str(folder / name) for name in ("older", "newer", "stranger")]
-    few = ("--draws", "50", "--models", str(folder / "models.toml"))
-    printed = instance.here("eval", "score", *runs, *few)
+    few = ("--draws", "50")
+    own = ("--config", str(folder))
+    printed = instance.here(*own, "eval", "score", *runs, *few)
     # The drop of 0.4 past newer's cutoff is planted.
     assert "before it," in printed.out
     assert "p=0" in printed.out
@@ -222,12 +223,21 @@ def test_what_no_model_can_have_seen_is_printed_first(
     )
     assert "not ranked on cases after every cutoff: stranger" in printed.out
     window = instance.here(
-        "eval", "score", runs[0], *few, "--since", "2025-01-01", "--until", "2025-03-31"
+        *own,
+        "eval",
+        "score",
+        runs[0],
+        *few,
+        "--since",
+        "2025-01-01",
+        "--until",
+        "2025-03-31",
     )
     assert "posted since 2025-01-01 until 2025-03-31" in " ".join(window.out.split())
     for odd in ("yesterday", "20250101", "2025-W01-1"):
-        instance.here("eval", "score", runs[0], "--since", odd, status=2)
+        instance.here(*own, "eval", "score", runs[0], "--since", odd, status=2)
     reversed_ = instance.here(
+        *own,
         "eval",
         "score",
         runs[0],
@@ -238,7 +248,7 @@ def test_what_no_model_can_have_seen_is_printed_first(
         status=2,
     )
     assert "no day is since 2025-02-01 until 2025-01-31" in reversed_.err
-    instance.here("eval", "report", *runs, *few, "--out", tmp_path / "report")
+    instance.here(*own, "eval", "report", *runs, *few, "--out", tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text("utf-8")
     assert page.index("On cases posted after 2025-06-30") < page.index("On all cases")
     assert "not ranked on cases after every cutoff: stranger" in page

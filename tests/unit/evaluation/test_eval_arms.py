@@ -23,7 +23,7 @@ from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.integrity.log import open_log
-from medlive.llm.registry import load_registry
+from medlive.llm.registry import Registry
 from tests.support.runs import JUDGE, MADE_AT, made_cases
 
 CASES = made_cases(4, criteria=2)
@@ -83,7 +83,9 @@ def test_the_raw_arm_is_held_against_what_was_asked_the_same_way(
         asked(tmp_path / "terse", CASES, False, arm=None, template="livemedbench-v1"),
         asked(tmp_path / "opened", CASES, False, arm=None, template="open-book"),
     ]
-    registry = load_registry({"m": {"released": "2024-12-31"}})
+    registry = Registry.model_validate(
+        {"candidates": {"m": {"released": "2024-12-31"}}}
+    )
     table = contamination(
         score_runs([load_graded(path) for path in paths], draws=10),
         registry,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from medlive.__main__ import run
-from medlive.errors import BadInput, ConfigError
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -34,8 +34,6 @@ from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import (
     Candidate,
     Registry,
-    load_registry,
-    read_registry,
 )
 from medlive.report.tables import arms_rows, contamination_json
 from tests.support.runs import made_cases, made_run
@@ -122,7 +120,7 @@ def registry_of(cutoffs: Mapping[str, str], **more: object) -> Registry:
         name: {"cutoff": c, "cutoff_source": "its card", "confidence": "stated"}
         for name, c in cutoffs.items()
     }
-    return load_registry({**tables, **more}, "models.toml")
+    return Registry.model_validate({"candidates": {**tables, **more}})
 
 
 CASES = cases_of(360)
@@ -217,14 +215,15 @@ def test_what_is_unknown_or_too_little_is_said() -> None:
         run_of("newborn", CASES, [0.5] * 360),
     ]
     runs.append(run_of("dated", CASES, [0.5] * 360))
-    registry = load_registry(
+    registry = Registry.model_validate(
         {
-            "newborn": Candidate(
-                cutoff="2025-11", cutoff_source="a talk", confidence="inferred"
-            ),
-            "dated": {"released": date(2025, 6, 20), "family": "f"},
-        },
-        "models.toml",
+            "candidates": {
+                "newborn": Candidate(
+                    cutoff="2025-11", cutoff_source="a talk", confidence="inferred"
+                ),
+                "dated": {"released": date(2025, 6, 20)},
+            }
+        }
     )
     every = table_of(runs, registry)
     found = {m.label: m for m in every.models}
@@ -352,13 +351,19 @@ def test_open_book_against_closed_on_fresh_cases_alone() -> None:
     assert {row["cutoff"] is None for row in arms_rows(arms.values())} == {True, False}
 
 
-def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:
-    file = tmp_path / "models.toml"
-    file.write_text(
-        '[roles.grader]\nengine = "rules"\n[candidates."a/b"]\ncutoff = 2025-06-01\ncutoff_source = "x"\n'
-        'confidence = "stated"\n[candidates."c"]\nmodel = "c-2025-01-01"\nreleased = 2025-01-02\n'
+def test_a_cutoff_is_a_day_or_the_end_of_its_month() -> None:
+    registry = Registry.model_validate(
+        {
+            "candidates": {
+                "a/b": {
+                    "cutoff": date(2025, 6, 1),
+                    "cutoff_source": "x",
+                    "confidence": "stated",
+                },
+                "c": {"model": "c-2025-01-01", "released": date(2025, 1, 2)},
+            }
+        }
     )
-    registry = read_registry(file)
     assert registry.cutoff("a/b").day == date(2025, 6, 1)
     assert registry.cutoff("c-2025-01-01").basis == "released"
     assert registry.cutoff("C") is None
@@ -383,20 +388,8 @@ def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:
             "confidence",
         ),
     ):
-        with pytest.raises(ConfigError, match=said) as failed:
-            load_registry({"m": table}, "here.toml")
-        assert 'here.toml: candidates."m"' in failed.value.message
-    for text in (
-        "",
-        "[candidates]\n",
-        "not toml",
-        '[candidate."a"]\n',
-        '[candidates."a"]\n[candidats."b"]\n',
-        "x = 1",
-    ):
-        file.write_text(text)
-        with pytest.raises((BadInput, ConfigError)):
-            read_registry(file)
+        with pytest.raises(ValidationError, match=said):
+            Registry.model_validate({"candidates": {"m": table}})
 
 
 def test_the_last_month_of_the_calendar_has_an_end() -> None:
@@ -424,11 +417,11 @@ def test_every_figure_for_people_names_its_cases(
     assert (
         run(
             [
+                "--config",
+                str(tmp_path),
                 "eval",
                 "contamination",
                 *map(str, runs),
-                "--models",
-                str(tmp_path / "models.toml"),
                 *options,
             ]
         )

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from medlive.instance.opening import (
 )
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Usage
-from medlive.llm.registry import Candidate, Price, load_registry
+from medlive.llm.registry import Price
 from tests.support.bad_endpoint import (
     BadEndpoint,
     bad_endpoint,
@@ -42,11 +41,11 @@ MODELS = """
 model = "vendor/thinks-1"
 base_url = "URL"
 api_key_env = "THINKS_KEY"
-temperature = "none"
+[candidates."thinks-1".parameters]
 max_completion_tokens = 16000
 reasoning_effort = "high"
-extra_body = { chat_template_kwargs = { enable_thinking = false } }
-parameters = { top_p = 0.95 }
+chat_template_kwargs = { enable_thinking = false }
+top_p = 0.95
 [prices."vendor/thinks-1"]
 input = 1.0
 output = 2.0
@@ -120,24 +119,6 @@ def test_the_command_line_overrides_and_null_takes_away(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError):
         choose_candidate(settings, "unheard-of")
-
-
-@pytest.mark.parametrize(
-    ("fields", "place"),
-    [
-        ({"max_tokens": 5, "max_completion_tokens": 5}, "max_completion_tokens"),
-        ({"temperature": 0.1, "parameters": {"temperature": 0.2}}, "temperature"),
-        ({"extra_body": {"top_p": 1}, "parameters": {"top_p": 1}}, "top_p"),
-        ({"temperature": "some"}, "temperature"),
-        ({"temprature": 1}, "temprature"),
-    ],
-)
-def test_what_contradicts_itself_in_the_registry_is_said(
-    fields: Mapping[str, Any], place: str
-) -> None:
-    with pytest.raises(ConfigError, match=place):
-        load_registry({"x": fields})
-    assert Candidate(temperature="none").sent() == {}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -472,29 +453,3 @@ async def test_a_limit_spent_before_the_first_word_is_told(run_dir: Path) -> Non
         for note in result.notes
         if note.startswith("2 answers are empty because the token limit")
     ]
-
-
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ({"1": {"base_url": "http://x/v1"}}, r'needs quotes: \[candidates\."m\.1"\]'),
-        ({"max_tokens": 5, "max_completion_tokens": 5}, "one limit by two names"),
-        (
-            {"max_tokens": 5, "parameters": {"max_completion_tokens": 5}},
-            "one limit by two names",
-        ),
-        (
-            {
-                "extra_body": {"max_tokens": 5},
-                "parameters": {"max_completion_tokens": 5},
-            },
-            "one limit by two names",
-        ),
-        ({"unknown": 5}, "Extra inputs are not permitted$"),
-    ],
-)
-def test_a_candidate_that_cannot_be_meant_is_refused_by_name(
-    table: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(ConfigError, match=said):
-        load_registry({"m": table})

@@ -257,7 +257,7 @@ async def test_a_limit_under_its_newer_name() -> None:
         with pytest.raises(ConfigError) as failed:
             await engine.answer(REQUEST)
         await engine.aclose()
-    assert "set that one instead" in (failed.value.hint or "")
+    assert "max_completion_tokens" in (failed.value.hint or "")
 
 
 async def test_a_role_is_configured_for_azure() -> None:

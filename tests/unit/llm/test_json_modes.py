@@ -51,11 +51,6 @@ async def ask(script: list[Step], **more: Any) -> tuple[Any, int]:
             await asker.aclose()
 
 
-async def test_a_way_that_there_is_not_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="'Schema' is not a valid JsonMode"):
-        engine("http://127.0.0.1:1/v1", json_mode="Schema")
-
-
 def picky(
     allowed: set[str], status: int = 400, said: str = "unsupported response_format"
 ) -> Step:

@@ -92,7 +92,10 @@ async def test_a_recording_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         ("", "not a recording"),
         ("[]\n", "not a recording"),
         ('{"model": "m"}\n', "made_on"),
-        ('{"model": "m", "made_on": "d", "how": "h"}\n{"task": "t"}\n', "line 2"),
+        (
+            '{"model": "m", "made_on": "d", "how": "h"}\n{"task": "t"}\n',
+            "not a recording",
+        ),
     ],
 )
 def test_what_is_no_recording_is_named(tmp_path: Path, text: str, told: str) -> None:

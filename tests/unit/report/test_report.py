@@ -27,7 +27,7 @@ from medlive.evaluation.scoring.graded import (
 from medlive.evaluation.scoring.score import (
     score_runs,
 )
-from medlive.llm.registry import load_registry
+from medlive.llm.registry import Registry
 from medlive.report.html import file_name
 from medlive.report.model import analyse
 from medlive.report.render import write_report
@@ -87,12 +87,14 @@ class Checker(HTMLParser):
 def test_every_page_is_whole_offline_escaped_and_linked_to_what_is_there(
     tmp_path: Path,
 ) -> None:
-    registry = load_registry(
+    registry = Registry.model_validate(
         {
-            "=model<b>0": {
-                "cutoff": "2025-02",
-                "cutoff_source": EVIL,
-                "confidence": "stated",
+            "candidates": {
+                "=model<b>0": {
+                    "cutoff": "2025-02",
+                    "cutoff_source": EVIL,
+                    "confidence": "stated",
+                }
             }
         }
     )
@@ -260,12 +262,14 @@ def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
 
 
 def test_people_read_scores_in_per_cent_and_programs_as_shares(tmp_path: Path) -> None:
-    registry = load_registry(
+    registry = Registry.model_validate(
         {
-            "=model<b>0": {
-                "cutoff": "2025-02",
-                "cutoff_source": "card",
-                "confidence": "stated",
+            "candidates": {
+                "=model<b>0": {
+                    "cutoff": "2025-02",
+                    "cutoff_source": "card",
+                    "confidence": "stated",
+                }
             }
         }
     )

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import score_runs
-from medlive.llm.registry import load_registry
+from medlive.llm.registry import Registry
 from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run
 
@@ -26,7 +26,7 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
         run = load_graded(made_run(cases, tmp_path / f"{place}", name, 0.6))
         assert run.grader is not None
         runs.append(replace(run, grader=replace(run.grader, engine="rules")))
-    registry = load_registry({"b": CUTOFF})
+    registry = Registry.model_validate({"candidates": {"b": CUTOFF}})
     table = score_runs(runs, draws=20, registry=registry, allow=EVERYTHING)
     pages = []
     for name in ("one", "two"):

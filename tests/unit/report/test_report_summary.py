@@ -16,7 +16,7 @@ from medlive.evaluation.scoring.score import (
     score_runs,
 )
 from medlive.llm.engine import Usage
-from medlive.llm.registry import load_registry
+from medlive.llm.registry import Registry
 from medlive.report.html import whole
 from medlive.report.model import analyse
 from medlive.report.render import summarise, tied_with
@@ -42,7 +42,9 @@ def table_of(
         name: {"cutoff": cutoff, "cutoff_source": "card", "confidence": "stated"}
         for name, cutoff in zip(skills, cutoffs, strict=False)
     }
-    return score_runs(runs, draws=100, registry=load_registry(known))
+    return score_runs(
+        runs, draws=100, registry=Registry.model_validate({"candidates": known})
+    )
 
 
 @pytest.mark.parametrize(

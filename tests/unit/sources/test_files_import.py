@@ -2,7 +2,7 @@
 
 import json
 import tracemalloc
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -129,35 +129,35 @@ def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> 
     ("data", "reason"),
     [
         (b'{"source": "x", \n', "not_json"),
-        (b"[1, 2]\n", "not_an_object"),
+        (b"[1, 2]\n", "invalid"),
         (b"[" * 100_000 + b"\n", "not_json"),
-        (line(source=None), "missing_field"),
-        (line(source="No such Source!"), "bad_source"),
-        (line(source=3), "wrong_type"),
-        (line(thread_id="q" * 600), "too_long"),
-        (line(thread_id=10**600), "too_long"),
-        *((line(thread_id=text), "bad_thread_id") for text in BAD_IDS),
-        (line(posted_at=0), "wrong_type"),
-        (line(posted_at=False), "wrong_type"),
-        (line(posted_at={}), "wrong_type"),
-        (line(posted_at=[]), "wrong_type"),
-        (line(messages={"a": 1}), "wrong_type"),
-        (line(messages=["text"]), "wrong_type"),
-        (line(messages=[{"role": "nurse", "text": "x"}]), "bad_role"),
-        (line(messages=[{"text": "x"}]), "missing_field"),
-        (line(messages=[{"role": "patient", "text": 5}]), "wrong_type"),
+        (line(source=None), "invalid"),
+        (line(source="No such Source!"), "invalid"),
+        (line(source=3), "invalid"),
+        (line(thread_id="q" * 600), "invalid"),
+        (line(thread_id=10**600), "invalid"),
+        *((line(thread_id=text), "invalid") for text in BAD_IDS),
+        (line(posted_at=0), "invalid"),
+        (line(posted_at=False), "invalid"),
+        (line(posted_at={}), "invalid"),
+        (line(posted_at=[]), "invalid"),
+        (line(messages={"a": 1}), "invalid"),
+        (line(messages=["text"]), "invalid"),
+        (line(messages=[{"role": "nurse", "text": "x"}]), "invalid"),
+        (line(messages=[{"text": "x"}]), "invalid"),
+        (line(messages=[{"role": "patient", "text": 5}]), "invalid"),
         (
             line(messages=[{"role": "patient", "text": "x", "verified": "yes"}]),
-            "wrong_type",
+            "invalid",
         ),
-        (line(tags="cough"), "wrong_type"),
-        (line(posted_at="yesterday"), "bad_date"),
-        (line(posted_at="0001-01-01T00:00:00+14:00"), "bad_date"),
-        (line(posted_at=1740816000), "wrong_type"),
-        (b'{"source": "\xff\xff"}\n', "not_text"),
+        (line(tags="cough"), "invalid"),
+        (line(posted_at="yesterday"), "invalid"),
+        (line(posted_at="0001-01-01T00:00:00+14:00"), "invalid"),
+        (line(posted_at=1740816000), "invalid"),
+        (b'{"source": "\xff\xff"}\n', "not_json"),
         (
             line(title="咳嗽发烧头痛三天了怎么办").replace("怎".encode(), b"\xe6"),
-            "not_text",
+            "not_json",
         ),
     ],
 )
@@ -245,11 +245,15 @@ def test_marks_and_empty_lines(tmp_path: Path) -> None:
 
 def test_dates_unknown_assumed_future_and_without_a_zone(tmp_path: Path) -> None:
     assert one(tmp_path, line(posted_at=None)).thread.posted_at is None
-    assumed = one(tmp_path, line(posted_at=None), assume_posted_at=date(2025, 1, 1))
+    assumed = one(
+        tmp_path,
+        line(posted_at=None),
+        assume_posted_at=datetime(2025, 1, 1, tzinfo=UTC),
+    )
     assert assumed.thread.posted_at == datetime(2025, 1, 1, tzinfo=UTC)
     assert assumed.date_assumed
     assert one(
-        tmp_path, line(), assume_posted_at=date(2020, 1, 1)
+        tmp_path, line(), assume_posted_at=datetime(2020, 1, 1, tzinfo=UTC)
     ).thread.posted_at == datetime(2025, 3, 1, 8, tzinfo=UTC)
     assert one(tmp_path, line(posted_at="2999-01-01")).thread.posted_at == datetime(
         2999, 1, 1, tzinfo=UTC

@@ -208,20 +208,6 @@ def test_equal_pages_make_equal_files_and_a_file_is_never_overwritten(
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_a_page_that_cannot_be_stored_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "a.warc.gz"
-    with closing(ArchiveWriter(path, software="medlive", operator=None)) as writer:
-        for bad in (a_page(9, status=42), a_page(9, fetched_at=datetime(2026, 1, 1))):  # noqa: DTZ001
-            before = writer.size
-            with pytest.raises(ValueError, match="aware time"):
-                writer.append([a_page(1, body=bytes(200_000)), bad])
-            assert writer.size == before == path.stat().st_size
-        assert writer.append([]) == []
-        (place,) = writer.append([a_page(2)])
-    assert read_page(path, place) == a_page(2)
-    assert verify(path) == 2
-
-
 def test_a_full_disk_leaves_the_file_as_it_was_and_it_can_be_closed(
     tmp_path: Path,
 ) -> None:

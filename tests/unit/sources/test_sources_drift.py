@@ -158,11 +158,17 @@ def test_what_is_told_names_the_figure_its_value_and_what_it_was() -> None:
     }
     assert (
         messages["field:posted_at"]
-        == "posted_at in 0% of 40 threads (median before: 100%)"
+        == "field posted_at: 0 over 40 threads (median before: 1)"
     )
-    assert messages["median:messages"] == "4.0 messages a thread (median before: 4.0)"
-    assert messages["count:listed"] == "50 threads listed (median before: 50.0)"
-    assert compare(run(), [])[0].message.endswith("(nothing to compare with)")
+    assert (
+        messages["median:messages"]
+        == "median messages: 4 over 40 threads (median before: 4)"
+    )
+    assert (
+        messages["count:listed"]
+        == "count listed: 50 over 50 threads (median before: 50)"
+    )
+    assert compare(run(), [])[0].message.endswith("(median before: unknown)")
 
 
 def message(**values: Any) -> Message:

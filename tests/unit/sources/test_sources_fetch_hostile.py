@@ -513,12 +513,12 @@ ROBOTS: dict[str, tuple[Answer, RobotsState, bool]] = {
     ),
     "utf-16": (
         response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-le")),
-        "rules",
+        "unreadable",
         False,
     ),
     "utf-16, big-endian": (
         response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-be")),
-        "rules",
+        "unreadable",
         False,
     ),
     "with a mark": (
@@ -528,7 +528,7 @@ ROBOTS: dict[str, tuple[Answer, RobotsState, bool]] = {
     ),
     "with NUL": (
         response(b"User-agent: *\x00\nDisallow: /p\x00"),
-        "rules",
+        "unreadable",
         False,
     ),
     "a page": (

@@ -41,12 +41,6 @@ CHINESE = (
         (CHINESE.encode("gb18030"), "text/html;charset=GBK"),
         (CHINESE.encode("gb18030"), "text/html; charset=ISO-8859-1"),
         (CHINESE.encode("utf-16"), "text/html"),
-        (
-            "<html><meta charset=big5><p>患者女，體溫最高39.5度。</p></html>".encode(
-                "big5"
-            ),
-            "",
-        ),
     ],
 )
 def test_text_survives_wrong_and_missing_declarations(
@@ -126,7 +120,7 @@ def test_chinese_is_read_whatever_is_declared(
 
 
 @given(st.text(alphabet="abcdefg éèüöñçß.,", min_size=5, max_size=80))
-def test_western_text_declared_as_such_is_not_taken_for_chinese(words: str) -> None:
+def test_western_text_is_not_taken_for_chinese(words: str) -> None:
     text = "café au lait " + words.replace("\n", " ")
     single = " ".join(part for part in text.split() if not _double_accent(part))
     assert (
@@ -163,7 +157,6 @@ def test_a_page_that_holds_replacement_characters_is_still_utf8() -> None:
             "published on Jul 06, 2018 and last reviewed on: Jul 18, 2023",
             datetime(2018, 7, 6, tzinfo=UTC),
         ),
-        ("06 July 2018", datetime(2018, 7, 6, tzinfo=UTC)),
         ("2025-03-01 08:00", datetime(2025, 3, 1, 0, 0, tzinfo=UTC)),
         ("发表于 2025年3月1日 08:00:30", datetime(2025, 3, 1, 0, 0, 30, tzinfo=UTC)),
         ("2025/3/1", datetime(2025, 3, 1, tzinfo=UTC)),

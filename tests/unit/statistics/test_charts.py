@@ -137,7 +137,7 @@ def test_a_tiny_value_still_shows() -> None:
 @pytest.mark.parametrize(
     "label", ["x" * 400, "心血管内科与呼吸重症" * 40, "WWWWWWWWWW " * 30]
 )
-def test_a_long_label_stands_above_its_bar_is_cut_and_is_told_in_full_enough(
+def test_a_long_label_is_cut_and_is_told_in_full_enough(
     label: str,
 ) -> None:
     root = drawn(bars(FRAME, {"": [Bar(label, 3)]}))
