@@ -189,7 +189,7 @@ class AuditTable:
         """The findings of one cause, the lowest score first."""
         return tuple(pair for pair in self.findings if pair[1].cause is cause)
 
-    def as_json(self, examples: int = 3) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return counts by cause with examples, and the data that they are based on."""
         auditor = self.auditor and {
             **self.auditor.as_json(),
@@ -199,7 +199,7 @@ class AuditTable:
         causes = []
         for cause in RootCause:
             shown = []
-            for case, reply in self.of(cause)[:examples]:
+            for case, reply in self.of(cause)[:3]:
                 about = {"case_id": case.case_id, "score": case.score.score}
                 shown.append(about | reply.model_dump(exclude={"cause"}))
             n = len(self.of(cause))

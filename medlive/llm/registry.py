@@ -9,7 +9,7 @@ import re
 import tomllib
 from calendar import monthrange
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -192,12 +192,6 @@ class Registry:
             return self.candidates[model]
         same = [c for c in self.candidates.values() if c.model == model]
         return same[0] if len(same) == 1 else None
-
-    def without_run(self, models: Iterable[str]) -> list[str]:
-        """The candidates' names that none of these models is found under."""
-        with_run = {id(self.find(model)) for model in models}
-        own = self.candidates.items()
-        return [name for name, model in own if id(model) not in with_run]
 
     def cutoff(self, model: str) -> Cutoff | None:
         """The cutoff of a model, its release date where that is undisclosed; None where neither is known."""

@@ -20,7 +20,6 @@ from medlive.cli.evaluation.tables import percent, rests_on
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     fields_of,
     shortened,
     table_of,
@@ -49,13 +48,12 @@ def audit(
     bottom: Annotated[int, Option(min=1)] = 100,
     metric: Annotated[Metric, Option(help="Of the lowest scores.")] = Metric.COMPLETE,
     table: bool = False,
-    examples: Annotated[int, Option(min=0)] = 1,
     allow_unpinned: UnpinnedOption = False,
     *,
     calls: Calls,
 ) -> Result:
-    """Find the root cause of each of the lowest-scoring answers; counts with examples, and which penalties nobody
-    committed.
+    """Find the root cause of each of the lowest-scoring answers; counts with an example, and which penalties
+    nobody committed.
 
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
@@ -65,7 +63,6 @@ def audit(
         base_url: The auditor's endpoint.
         bottom: How many of the lowest-scoring cases.
         table: Show what is on record; ask nobody.
-        examples: Examples of each cause.
     """
     which: dict[str, Any] = {"bottom": bottom, "metric": metric.equation_1}
     if (auditor is None) != (base_url is None):
@@ -93,25 +90,23 @@ def audit(
         outcome = plan_or_ask_questions(by, budget, questions, "auditor")
         if isinstance(outcome, list):
             plans = zip(map(str, graded.runs), outcome, strict=True)
-            return plans_result(dict(plans), budget)
+            return plans_result(dict(plans))
         work, which["auditor"] = outcome
     tables: list[AuditTable] = []
     rows, notes = [], [objection.why for objection in overridden]
     for place, (path, run) in enumerate(zip(graded.runs, runs, strict=True)):
         causes = load_audit(run, **which)
         tables.append(causes)
-        row: dict[str, object] = {"path": path, **causes.as_json(examples)}
+        row: dict[str, object] = {"path": path, **causes.as_json()}
         if work:
             row |= fields_of(work[place], ("calls", "stopped"))
         rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(causes)]
     failure = find_incomplete(
         sum(causes.unaudited for causes in tables),
-        "case is unaudited",
-        "cases are unaudited",
+        "cases unaudited",
         work,
         "the same command, without --table, asks again",
-        always=True,
     )
     uses = count_penalties(runs)
     value = {
@@ -126,16 +121,16 @@ def audit(
     title = f"{len(idle)} of {len(uses)} penalties that no model committed"
     names = ("case_id", "points", "criterion", "models", "command")
     shown = [
-        *_describe(tables, overridden, examples),
+        *_describe(tables, overridden),
         table_of(idle, names, title),
     ]
     return Result(value, shown, notes, failure)
 
 
 def _describe(
-    tables: list[AuditTable], overridden: list[Objection], examples: int
+    tables: list[AuditTable], overridden: list[Objection]
 ) -> tuple[Grid, Grid]:
-    """How many of each model's lowest scores have each cause, and examples of each."""
+    """How many of each model's lowest scores have each cause, and an example of each."""
     counts: list[list[object]] = []
     quotes: list[list[object]] = []
     for cause in RootCause:
@@ -144,7 +139,7 @@ def _describe(
             findings = table.of(cause)
             n = len(findings)
             row.append(f"{n} ({100 * n / table.audited:.1f} %)" if n else "0")
-            for case, reply in findings[:examples]:
+            for case, reply in findings[:1]:
                 about = [table.run.label, cause.label, case.case_id]
                 quote = shortened(reply.quote, _SHOWN)
                 score = percent(case.score.score)
@@ -170,7 +165,7 @@ def _remarks(table: AuditTable) -> Iterator[str]:
     if table.without_error:
         yield f"{len(table.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
     for state, n in table.left_out.items():
-        yield f"{counted(n, 'case is', 'cases are')} {state.replace('_', ' ')}: no candidates"
+        yield f"cases {state.replace('_', ' ')}, which are no candidates: {n}"
     yield from reason_notes("unaudited", table.reasons)
     if table.auditor is not None and not table.clinical:
         yield "audited by the rules engine: no clinical judgement was made"

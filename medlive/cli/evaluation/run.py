@@ -30,7 +30,6 @@ from medlive.cli.options import (
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     fields_of,
     first_of,
     new_file,
@@ -41,7 +40,6 @@ from medlive.cli.output import (
 from medlive.clock import now
 from medlive.config import RoleSettings
 from medlive.errors import (
-    BadInput,
     CheckFailed,
     MedliveError,
     UsageError,
@@ -73,7 +71,6 @@ from medlive.instance.opening import (
 )
 from medlive.instance.paths import snapshot_folder
 from medlive.llm.budget import Budget
-from medlive.snapshot.model import week_end
 
 ArmOption = Annotated[
     str | None, Option(help="What sets this run apart [closed, or open-book].")
@@ -111,8 +108,6 @@ class Asking:
 
     def candidate(self) -> RoleSettings:
         """The model that is asked, with its endpoint and parameters."""
-        if not self.model.strip():
-            raise UsageError("--model is empty")
         calls = self.calls
         chosen = choose_candidate(
             read_settings(),
@@ -121,11 +116,6 @@ class Asking:
             api_key_env=calls.api_key_env,
             parameters=calls.parameters,
         )
-        if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
-            raise UsageError(
-                "max_tokens, max_completion_tokens: one limit by two names, give one",
-                hint="take one away with null: --parameters '{\"max_tokens\": null}'",
-            )
         price = calls.price or chosen.price
         check_priced(calls.max_usd, {self.model: price})
         how = {
@@ -223,7 +213,7 @@ def run(
     budget, dry_run = asking.calls.budget_of(out), asking.calls.dry_run
     outcome = wait_for(asking.ask(case_set, out, chosen, book, budget, dry_run=dry_run))
     if isinstance(outcome, Plan):
-        result = plan_result(outcome, budget)
+        result = plan_result(outcome)
         notes = [*result.notes, *first_of(_notes_on(case_set), _MOST_NOTES)]
         return result._replace(notes=notes)
     return answers_result(outcome, case_set, budget)
@@ -242,8 +232,7 @@ def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result
     """The state of a run; its failure where answers are missing."""
     failure = find_incomplete(
         outcome.left,
-        "case has no answer",
-        "cases have no answer",
+        "cases without an answer",
         [outcome],
         "the same command asks for them again",
     )
@@ -253,8 +242,9 @@ def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result
 
 def load_set(cases: str, unverified: bool, format_: Format | None = None) -> CaseSet:
     """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
+    place = snapshot_folder(read_settings(), cases)
     try:
-        case_set = load_cases(_place(cases), verify=not unverified, format_=format_)
+        case_set = load_cases(place, verify=not unverified, format_=format_)
     except CheckFailed as exc:
         raise CheckFailed(
             exc.message,
@@ -263,18 +253,6 @@ def load_set(cases: str, unverified: bool, format_: Format | None = None) -> Cas
     if case_set.verified is False:
         say(f"{case_set.name} was not verified; run.json says so")
     return case_set
-
-
-def _place(cases: str) -> Path:
-    """Where the cases lie. Raises BadInput where nothing does."""
-    version = cases.removeprefix("medlive-")
-    named = not cases or "\0" in cases or version == "latest" or week_end(version)
-    if not named and not os.path.lexists(cases):
-        raise BadInput(
-            f"{cases} is neither a file or folder nor the version of a snapshot",
-            hint="give a benchmark's file of cases, a snapshot's folder, 2026.W47, say, or latest",
-        )
-    return snapshot_folder(read_settings(), cases)
 
 
 def _describe_answers(
@@ -299,8 +277,7 @@ def _describe_imported(done: RunResult, what_to_do: str) -> Result:
     """The state of an imported run, and what to do about cases without an answer."""
     notes = list(done.notes)
     if done.left:
-        left = counted(done.left, "case has no answer", "cases have no answer")
-        notes.insert(0, f"{left}{what_to_do}")
+        notes.insert(0, f"cases without an answer: {done.left}{what_to_do}")
     return _describe_answers(done, notes)
 
 
@@ -376,7 +353,7 @@ def import_(
         parameters=parameters,
         arm=arm,
         judge=judge,
-        place=_place(cases),
+        place=snapshot_folder(read_settings(), cases),
         response_field=response_field,
         format_=form,
         people=people,

@@ -7,9 +7,7 @@ from medlive.cli.evaluation.options import Scoring
 from medlive.cli.output import (
     Grid,
     Shown,
-    counted,
     dimmed,
-    say,
     table_of,
 )
 from medlive.errors import CheckFailed
@@ -23,7 +21,6 @@ from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
 )
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
@@ -38,10 +35,6 @@ def scored(how: Scoring) -> ScoreTable:
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     graded = how.load()
     registry = api.open_registry(how.models)
-    idle = registry.without_run(run.info.model for run in graded)
-    if how.models and idle:
-        have = counted(len(idle), "model has", "models have")
-        say(f"{how.models}: {have} no run here: {some(idle)}")
     return api.score(
         graded,
         metric=how.metric,
@@ -62,22 +55,10 @@ def find_unscored(table: ScoreTable) -> CheckFailed | None:
     """The failure where no model has a score."""
     if any(model.overall.value is not None for model in table.models):
         return None
-    states = {case.state for model in table.models for case in model.cases}
-    hint: str | None = (
-        "medlive eval grade RUN grades it; a settled one waits for people: medlive eval judges settle RUN"
+    return CheckFailed(
+        "no case has a score",
+        hint="medlive eval run and eval grade go on; a settled run waits for people: medlive eval judges settle",
     )
-    if CaseState.NOT_READ in states:
-        why = "what is graded is not read for harm"
-        hint = "medlive eval grade --harm-only RUN reads it"
-    elif CaseState.PARTLY_GRADED in states:
-        why = "nothing is graded"
-        if any(model.rates.ungraded < model.rates.criteria for model in table.models):
-            why = "each has an ungraded criterion"
-    elif CaseState.UNANSWERED in states:
-        why, hint = "nothing is answered", "medlive eval run asks again"
-    else:
-        why, hint = "no rubric has a criterion with positive points", None
-    return CheckFailed(f"no case has a score: {why}", hint=hint)
 
 
 def describe_scores(table: ScoreTable) -> Shown:
