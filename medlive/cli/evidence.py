@@ -1,8 +1,7 @@
 """`medlive evidence`: build an index over medical evidence, list it, search it, check it."""
 
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
-from dataclasses import replace
+from contextlib import aclosing
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,33 +22,27 @@ from medlive.cli.output import (
 )
 from medlive.config import Settings
 from medlive.db.session import Database
-from medlive.errors import EvidenceUnavailable, UsageError
-from medlive.evidence.build import Progress, build_index, prune
+from medlive.errors import UsageError
+from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.model import Corpus
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
-from medlive.evidence.encoders.opening import open_reranker
-from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.index import list_indexes, open_index, verify_index
 from medlive.evidence.manifest import (
-    CorpusEntry,
     IndexManifest,
     RerankerEntry,
     read_manifest,
 )
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.plan import plan_index
-from medlive.instance import paths
 from medlive.instance.loading import read_settings
+from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.curation.parking import find_gaps
 from medlive.service.wiring import open_online
 
 IndexOption = Annotated[
     Path | None,
     Option("--index", help="The index's folder; default: under MEDLIVE_HOME."),
-]
-ModelsOption = Annotated[
-    Path | None, Option("--models", help="A folder of models [as configured].")
 ]
 
 
@@ -60,13 +53,10 @@ class Building:
     Attributes:
         encoder: "none", or an encoder for what it reads, or for a language, as in zh=bge-m3: a name of
             docs/evidence.md's table, a folder, a name on the hub [as configured, the index's own, or at hand].
-        prune: Remove the vectors of other encoders afterwards.
     """
 
     index: IndexOption = None
     encoder: list[str] | None = None
-    prune: bool = False
-    models: ModelsOption = None
 
     @property
     def folder(self) -> Path:
@@ -86,14 +76,10 @@ def build_corpora(
 
     Raises as `plan_index` and `build_index` do.
     """
-    out, settings = building.folder, encoder_settings(building.models)
+    out, settings = building.folder, encoder_settings(read_settings())
     plan = plan_index(out, building.encoder or (), settings, fresh=fresh)
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
-    before: dict[str, CorpusEntry] = {}
-    if not fresh:
-        with suppress(EvidenceUnavailable):
-            before = {entry.name: entry for entry in read_manifest(out).corpora}
     steps: list[Progress] = []
     with progress("passages") as tick:
 
@@ -107,21 +93,13 @@ def build_corpora(
     for step in steps:
         for member, cause in step.problems:
             notes.append(f"{step.corpus}: {member}: {cause}")
-    for entry in manifest.corpora:
-        known = before.get(entry.name)
-        if known and known.digest != entry.digest:
-            notes.append(
-                f"{entry.name}: {counted(entry.passages, 'passage')} in the place of the {known.passages} there were"
-            )
     last = steps[-1]
     unchanged = last.stage == "unchanged"
-    pruned = prune(out) if building.prune else []
     value = {
         "path": out,
         "unchanged": unchanged,
         "embedded": last.embedded,
         "reused": last.reused,
-        "pruned": pruned,
         **manifest.model_dump(mode="json", exclude={"files"}),
     }
     state = "unchanged: the index holds just this already"
@@ -132,7 +110,6 @@ def build_corpora(
         )
     if manifest.reranker is not None:
         notes.append(describe_reranker(manifest.reranker))
-    notes += [f"removed {place}" for place in pruned]
     names = ("name", "kind", "documents", "passages", "problems", "licence")
     passages = counted(manifest.passages, "passage")
     title = f"{passages}, {described(manifest)}, {manifest.index_digest[:19]}…"
@@ -168,13 +145,7 @@ def describe_reranker(entry: RerankerEntry) -> str:
 
 def index_folder(folder: Path | None) -> Path:
     """The folder that was given, or the one under MEDLIVE_HOME."""
-    return folder or paths.index_path(read_settings())
-
-
-def encoder_settings(models: Path | None) -> EncoderSettings:
-    """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
-    encoders = paths.encoder_settings(read_settings())
-    return encoders if models is None else replace(encoders, models=models)
+    return folder or index_path(read_settings())
 
 
 RetrieverOption = Annotated[
@@ -234,8 +205,6 @@ def search(
     index: IndexOption = None,
     not_after: DayOption = None,
     retriever: RetrieverOption = None,
-    rerank: str | None = None,
-    models: ModelsOption = None,
     online: bool = False,
 ) -> Result:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them.
@@ -244,26 +213,23 @@ def search(
         phrases: What to look for; several are fused.
         k: How many passages.
         not_after: Latest day of publication.
-        rerank: A cross-encoder, whatever was measured of it: an encoder that has one, a folder, or a name on the hub
-            [the configured one, where it was measured to help].
         online: Ask the services of [evidence] online as well, as curation does.
     """
     day = not_after and not_after.date()
     if online:
-        if index or retriever or rerank or models:
+        if index or retriever:
             raise UsageError(
                 "--online searches as curation does, with the configured index and retriever",
-                hint="leave out --index, --retriever, --rerank and --models",
+                hint="leave out --index and --retriever",
             )
         hits = with_instance(_search_online, phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
     folder = index_folder(index)
-    settings = encoder_settings(models)
+    settings = read_settings()
     opened = open_index(
         folder,
-        settings=settings,
-        reranker=open_reranker(rerank, settings=settings) if rerank else None,
-        retriever=retriever or read_settings().evidence.retriever,
+        settings=encoder_settings(settings),
+        retriever=retriever or settings.evidence.retriever,
     )
     query = Query(*phrases)
     (hits,) = wait_for(opened.search([query], k=k, not_after=day))
@@ -272,12 +238,8 @@ def search(
         "reason": manifest.reason,
         "hits": list(map(_hit_as_json, hits)),
     }
-    notes = [described(manifest, opened.identity.retriever)]
-    by_words = [phrase for phrase in phrases if not opened.reads(phrase)]
-    if opened.dense and by_words:
-        quoted = ", ".join(map(repr, by_words))
-        notes.append(f"searched by words alone, as no encoder reads it: {quoted}")
-    return Result(value, [_hits_table(hits)], notes)
+    note = described(manifest, opened.identity.retriever)
+    return Result(value, [_hits_table(hits)], [note])
 
 
 def _hit_as_json(hit: Hit) -> dict[str, object]:
@@ -325,38 +287,32 @@ def verify(index: IndexOption = None) -> None:
     """Compare every file of the index with its manifest; the exit status is 3 when one differs."""
     folder = index_folder(index)
     manifest = verify_index(folder)
-    files = counted(len(manifest.files), "file is as it was", "files are as they were")
-    say(f"{folder}: {files} built, {manifest.index_digest}")
+    say(f"{folder}: as it was built, {manifest.index_digest}")
 
 
 def models(
     names: Annotated[list[str] | None, Argument(metavar="[NAME...]")] = None,
-    models: ModelsOption = None,
     download: bool = False,
-    require: bool = False,
 ) -> Result:
     """Show which encoders are known, what they read, and whether they can be used here; --download fetches them.
 
     Args:
         names: Encoders, folders or names on the hub [every known one].
         download: Fetch the named encoders' models from the hub.
-        require: Exit with status 3 unless each of them can be used.
     """
-    settings = encoder_settings(models)
+    settings = encoder_settings(read_settings())
     if download and not names:
         raise UsageError(
             "--download needs the names of encoders",
             hint=f"{folders.DOWNLOAD} NAME; known are {', '.join(settings.table())}",
         )
-    rows, problems = [], []
+    rows = []
     for name in names or settings.table():
         model = settings.find(name)
         if download:
             for folder in folders.download_models(model, settings):
                 say(f"downloaded {folder}")
         problem = folders.find_problem(model, settings)
-        if problem:
-            problems.append(f"{name}: {problem}")
         row = {
             "encoder": name,
             "models": model.names,
@@ -366,18 +322,13 @@ def models(
             "problem": problem,
         }
         rows.append(row)
-    failure = None
-    if require and problems:
-        failure = EvidenceUnavailable(
-            "; ".join(problems), hint=f"{folders.DOWNLOAD} NAME fetches the models"
-        )
     notes = []
     if packages := folders.missing_packages():
         notes.append(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
-    if len(problems) == len(rows):
+    if not any(row["usable"] for row in rows):
         notes.append("without an encoder an index is searched by its words (bm25)")
     columns = ["encoder", "models", "reads", "usable", "problem"]
-    return Result({"encoders": rows}, [table_of(rows, columns)], notes, failure)
+    return Result({"encoders": rows}, [table_of(rows, columns)], notes)
 
 
 def gaps() -> Result:

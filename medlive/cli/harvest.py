@@ -13,7 +13,6 @@ from medlive.cli.options import ByOption, DryRunOption, MomentOption, OptionalCo
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     failed,
     fields_of,
     first_of,
@@ -136,11 +135,8 @@ def _describe_harvests(
     hint = "`medlive source check` says what its threads lack"
     failure: BaseException | None = failed(given_up, hint)
     if broken:
-        # A fault of medlive itself, which has no status of its own, before what an operator can mend.
-        failure = max(broken, key=lambda error: getattr(error, "exit_status", 100))
+        failure = broken[0]
         notes += given_up
-        if len(broken) == len(wanted):
-            raise failure
     table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
     return Result(value, [table], notes, failure)
 
@@ -214,18 +210,6 @@ def import_(
             lines.append(f"{name}:{problem.line}: {what}")
         notes += first_of(lines, SHOWN_PROBLEMS)
     return Result(value, [Grid(["file", *columns], rows)], notes, failed(refused))
-
-
-def list_() -> Result:
-    """List the communities with their address and boards."""
-    value, rows = {}, []
-    for name, site in select_sources(read_settings(), []).items():
-        settings = site.settings
-        value[name] = settings
-        boards = ", ".join(settings.boards) or "all"
-        rows.append([name, settings.base_url, boards, settings.min_interval_s])
-    columns = ["source", "address", "boards", "least interval (s)"]
-    return Result(value, [Grid(columns, rows)])
 
 
 def check(
@@ -318,7 +302,6 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
 
 def reparse(
     sources: SourcesArgument = None,
-    thread: str | None = None,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
@@ -326,19 +309,10 @@ def reparse(
     Nothing is fetched. Threads whose reading failed are tried again; one that could be read before and cannot now
     is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
     harvested; the others are read all the same.
-
-    Args:
-        thread: Only this thread of the one community.
     """
-    if thread is not None and len(sources or []) != 1:
-        raise UsageError(
-            "--thread needs its community",
-            hint="medlive source reparse SOURCE --thread ID",
-        )
     done = with_instance(
         reparse_sources,
         [*select_sources(read_settings(), sources or [])],
-        thread_ids=[] if thread is None else [thread],
         dry_run=dry_run,
         progress=lambda source: progress(f"reparse {source}"),
     )
@@ -373,10 +347,10 @@ def reparse(
 
 def _quarantine_notes(done: ReparseResult) -> Iterator[str]:
     if done.quarantined and not done.busy:
-        fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
-        state = f"still has {fallen}" if fallen else "has all that earlier ones have"
         yield f"{done.source} is quarantined: {done.quarantined}"
-        yield f"  with these readings its last harvest {state}"
+        for figure in done.drift:
+            if figure.collapsed:
+                yield f"  with these readings its last harvest still has {figure.message}"
         yield f"  `medlive source lift {done.source}` takes it in again"
 
 
@@ -392,10 +366,8 @@ def prune(dry_run: DryRunOption = False) -> Result:
         counts = with_instance(prune_by_hand)
     failure = None
     if counts["busy"] or counts["damaged"]:
-        busy = counted(counts["busy"], "community is", "communities are")
-        damaged = counted(counts["damaged"], "file is", "files are")
         failure = CheckFailed(
-            f"{busy} being harvested, {damaged} damaged",
+            f"{counts['busy']} communities being harvested, {counts['damaged']} files damaged",
             hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
         )
     title = "Nothing was removed" if dry_run else None

@@ -15,7 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
@@ -65,9 +65,6 @@ TRUST = {
     "origin": "Signed with the key that was given.",
     "broken": "Its signature could not be checked.",
 }
-_WHOLE = {"run.json": "a run folder", "manifest.json": "a snapshot"}
-"""What says that a folder's files belong together and are medlive's to write."""
-
 stderr = Console(stderr=True, highlight=False)
 
 Tick = Callable[..., None]
@@ -248,6 +245,8 @@ def _cell(cell: object) -> Text:
             text = f"{cell:%Y-%m-%d %H:%M}"
         case float():
             text = str(round(cell, 4))
+        case dict():
+            text = "\n".join(f"{name} {part}" for name, part in cell.items())
         case list() | tuple():
             text = "\n".join(map(str, cell))
         case _ if hasattr(cell, "low") and hasattr(cell, "why"):
@@ -291,10 +290,10 @@ def print_table(
     *,
     title: str | None = None,
 ) -> None:
-    """A table for people on stdout; nothing without a row. Numbers are on the right. A cell's text is never read as
-    markup; a `Text` keeps its style.
+    """A table for people on stdout; nothing without a row. A cell's text is never read as markup; a `Text` keeps its
+    style.
 
-    No word is cut: a table that is too wide has its columns as rows, or else a line for each value.
+    No word is cut: a table that is too wide has a line for each value.
     """
     cells = [list(map(_cell, row)) for row in rows]
     if not cells:
@@ -333,21 +332,10 @@ def describe_report(report: "Report", names: Sequence[str]) -> Result:
 def new_file(path: Path, replace: bool = False) -> None:
     """See that a result may be written to `path`, before the work that makes it.
 
-    Raises UsageError for an existing one, unless `replace`; and always for a folder, and for a path
-    inside a run folder or a snapshot, whose files are evidence.
+    Raises UsageError for an existing one, unless `replace`, and always for a folder.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="name a file")
-    parent = path.absolute().parent.resolve()
-    for folder in (parent, *parent.parents):
-        for name, what in _WHOLE.items():
-            # Further up another program's manifest.json may lie, as of a browser's extension.
-            with suppress(OSError), (folder / name).open("rb") as file:
-                if b"medlive" in file.read(65_536):
-                    raise UsageError(
-                        f"{path} is inside {what}, {folder}, where medlive alone writes",
-                        hint="name a file elsewhere",
-                    )
     if not replace and os.path.lexists(path):
         raise UsageError(
             f"{path} is there already",

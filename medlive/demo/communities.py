@@ -11,7 +11,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from email.utils import format_datetime, parsedate_to_datetime
+from email.utils import format_datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -130,14 +130,7 @@ def respond(
     if modified and modified <= clock.now():
         headers["Last-Modified"] = format_datetime(modified.astimezone(UTC), True)
     tags = request.headers.get("If-None-Match")
-    since = request.headers.get("If-Modified-Since")
-    is_cached = False
-    if tags is not None:
-        is_cached = tag in tags.replace(" ", "").split(",")
-    elif since is not None and "Last-Modified" in headers:
-        changed = parsedate_to_datetime(headers["Last-Modified"])
-        is_cached = changed <= parsedate_to_datetime(since)
-    if is_cached:
+    if tags is not None and tag in tags.replace(" ", "").split(","):
         del headers["Content-Type"]
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers)

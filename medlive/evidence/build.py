@@ -54,7 +54,7 @@ from medlive.evidence.passage import Passage
 from medlive.evidence.plan import WORDS_ALONE, IndexPlan
 from medlive.evidence.retriever import DenseSide
 from medlive.evidence.store import LINES, PassageStore, store_passages
-from medlive.evidence.vectors import VectorStore, folder_of, keys_of
+from medlive.evidence.vectors import VectorStore, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
 from medlive.integrity.log import Locked, exclusive
@@ -128,21 +128,6 @@ def build_index(
             else:
                 manifest = _build(out, work, old, readings, plan, progress)
             return _with_reranker(out, manifest, plan)
-
-
-def prune(out: Path) -> list[Path]:
-    """Remove the vectors of encoders that the index does not use, and return the removed folders.
-
-    Raises as `read_manifest` does, and ServiceUnavailable while another process builds there.
-    """
-    with _locked(out):
-        vectors = out / VECTORS
-        sides = read_manifest(out).dense
-        used = {folder_of(vectors, entry.encoder.digest) for entry in sides}
-        removed = sorted({*filter(Path.is_dir, vectors.glob("*"))} - used)
-        for place in removed:
-            shutil.rmtree(place)
-        return removed
 
 
 _Reading = tuple[Corpus, Survey, ReadLog]

@@ -32,7 +32,6 @@ async def test_pages_are_read_again_pruned_and_taken_down(
     (told,) = (await do("source", "reparse", "sdn", "--json")).json
     assert (told["counts"]["unchanged"], told["problems"]) == (3, [])
     assert "unchanged" in (await do("source", "reparse", "--dry-run")).out
-    await do("source", "reparse", "--thread", "5001", status=2)
     await do("source", "reparse", "nowhere", status=2)
 
     assert (await do("source", "prune", "--json")).json["files"] == 0

@@ -13,7 +13,6 @@ from medlive.clock import now
 from medlive.config import ArchiveSection, Settings
 from medlive.db.harvest.harvests import quarantine
 from medlive.db.session import Database, advisory_lock
-from medlive.errors import UsageError
 from medlive.guard.bounds import MESSAGE_CHARS
 from medlive.instance.paths import archive_path
 from medlive.service.harvest import raw_files as custody
@@ -90,11 +89,9 @@ async def harvested(
 
 
 async def reparse(
-    database: Database, settings: Settings, *thread_ids: str, dry_run: bool = False
+    database: Database, settings: Settings, *, dry_run: bool = False
 ) -> ReparseResult:
-    return await reparse_source(
-        database, settings, "sdn", thread_ids=thread_ids, dry_run=dry_run
-    )
+    return await reparse_source(database, settings, "sdn", dry_run=dry_run)
 
 
 STATE = (
@@ -144,10 +141,6 @@ async def test_a_mended_parser_reads_what_was_kept_and_asks_nobody(
     ]
     again = await reparse(database, settings)
     assert again.counts["unchanged"] == 4
-    one = await reparse(database, settings, "5004")
-    assert one.counts == {"unchanged": 1, "pages": 3}
-    with pytest.raises(UsageError):
-        await reparse(database, settings, "elsewhere")
     assert forum.asked == asked
 
 

@@ -641,9 +641,11 @@ async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
             "--by",
             "Ann",
         )
-        instance.here(*by_hand, "--file", file, "--difficulty", "high", status=2)
-        instance.here(*by_hand, "--difficulty", "high", "--register", "professional")
-        instance.here(*by_hand, "--register", "lay")  # another edit undoes one
+        for register in ("professional", "lay"):  # another edit undoes one
+            latest = instance.here("review", "edit", held).json
+            latest |= {"difficulty": "high", "dialogue_register": register}
+            file.write_text(json.dumps(latest), "utf-8")
+            instance.here(*by_hand, "--file", file)
         log = instance.here("case", "show", held, "--json").json
         assert (log["case"]["difficulty"], log["case"]["dialogue_register"]) == (
             "high",

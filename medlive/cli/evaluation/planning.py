@@ -150,13 +150,8 @@ def plan(
     }
     title = f"models to ask again about {cases} new cases; errors of the week's difficulty in points"
     table = table_of(rows, list(rows[0]), marked(title, scored.overridden))
-    asked_again = "no number of these models is enough"
-    if enough:
-        verb = "is" if enough == 1 else "are"
-        asked_again = f"{enough} of them, asked again about all {cases}, {verb} enough"
-    instead = "no number of old cases is enough instead"
-    if kept is not None:
-        instead = f"or to ask the {counted(models, 'new model')} about {counted(kept, 'old case')} too"
-    return Result(
-        value, [table], [f"for an error of {error:g} points: {asked_again}", instead]
-    )
+    notes = [
+        f"models to ask again for an error of {error:g} points: {enough or 'no number is enough'}",
+        f"or old cases that {models} new models answer too: {kept or 'no number is enough'}",
+    ]
+    return Result(value, [table], notes)

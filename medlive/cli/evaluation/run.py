@@ -313,17 +313,10 @@ def import_(
     """
     selection = Selection(**part.given())
     if format_ == "inspect":
-        own = {
-            "--model": model,
-            "--grades": grades,
-            "--template": template,
-            "--grader": grader,
-            "--arm": arm,
-        }
-        if named := [name for name, value in own.items() if value is not None]:
+        if any((model, grades, template, grader, arm)):
             raise UsageError(
-                f"{', '.join(named)}: --format inspect takes this from the log",
-                hint="leave it out",
+                "--format inspect takes model, grades, template, grader and arm from the log",
+                hint="leave these options out",
             )
         require("inspect_ai", "a log of Inspect", "inspect-ai")
         from medlive.integrations.inspect_task import import_log

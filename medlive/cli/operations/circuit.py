@@ -14,9 +14,8 @@ _SHOWN = ("endpoint", "cause", "opened_at", "retry_at")
 def list_() -> Result:
     """List the open circuits: the endpoint, the cause, since when, and when one call is let through."""
     rows = with_session(list_circuits)
-    if not rows:
-        return Result({"circuits": []}, notes=["no circuit is open"])
-    return Result({"circuits": rows}, [table_of(rows, _SHOWN, "Open circuits")])
+    table = table_of(rows, _SHOWN)
+    return Result({"circuits": rows}, [table], [f"open circuits: {len(rows)}"])
 
 
 def reset(
@@ -34,10 +33,9 @@ def reset(
     hint = "medlive circuit list shows the open ones"
     if all_ == bool(names):
         raise UsageError("give the names of circuits, or --all", hint=hint)
-    known = {opening.endpoint for opening in with_session(list_circuits)}
-    wanted = known if all_ else set(names or ())
-    if unknown := sorted(wanted - known):
-        raise UsageError(f"no circuit is open for {', '.join(unknown)}", hint=hint)
+    wanted = names or [row.endpoint for row in with_session(list_circuits)]
     closed = with_session(reset_circuits, wanted)
+    if unknown := sorted(set(wanted).difference(closed)):
+        raise UsageError(f"no circuit is open for {', '.join(unknown)}", hint=hint)
     text = f"closed: {', '.join(closed) or 'none was open'}"
     return Result({"closed": closed}, notes=[text])

@@ -22,7 +22,7 @@ from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.tables.release import PipelineRunRow
 from medlive.db.threads.threads import latest_fetches
 from medlive.deidentify.detect import keyed_handle
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput
 from medlive.instance.paths import archive_path
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import compare_run, find_source, store_threads
@@ -67,7 +67,6 @@ async def reparse_sources(
     settings: Settings,
     sources: Sequence[str],
     *,
-    thread_ids: Sequence[str],
     dry_run: bool,
     progress: Callable[[str], AbstractContextManager[Tick]],
 ) -> list[ReparseResult]:
@@ -82,9 +81,7 @@ async def reparse_sources(
         for source in sources:
             with progress(source) as tick:
                 done.append(
-                    await reparse_source(
-                        database, settings, source, thread_ids, dry_run, tick
-                    )
+                    await reparse_source(database, settings, source, dry_run, tick)
                 )
         run.counts = {result.source: dict(result.counts) for result in done}
         run.failed = any(result.busy or result.damaged for result in done)
@@ -95,27 +92,24 @@ async def reparse_source(
     database: Database,
     settings: Settings,
     source: str,
-    thread_ids: Sequence[str],
     dry_run: bool,
     tick: Tick = lambda _: None,
 ) -> ReparseResult:
-    """Parse the latest pages of a source's threads (or of those named) again with the current adapter.
+    """Parse the latest pages of a source's threads again with the current adapter.
 
     Each batch is committed, so that a killed run keeps its work; a second run finds all unchanged. A thread that
     can no longer be parsed is reported and left as it was. `dry_run` does the same in one transaction that is
-    rolled back. Raises UsageError for a named thread without stored pages, and DatabaseUnavailable.
+    rolled back. Raises DatabaseUnavailable.
     """
     done = ReparseResult(source)
     async with advisory_lock(database, f"harvest {source}") as acquired:
         if not acquired:
             done.busy = True
         elif not dry_run:
-            await _reparse(done, settings, database.begin, thread_ids, tick)
+            await _reparse(done, settings, database.begin, tick)
         else:
             async with database.begin() as session:
-                await _reparse(
-                    done, settings, lambda: nullcontext(session), thread_ids, tick
-                )
+                await _reparse(done, settings, lambda: nullcontext(session), tick)
                 await session.rollback()
     return done
 
@@ -124,32 +118,25 @@ async def _reparse(
     done: ReparseResult,
     settings: Settings,
     begin: Callable[[], AbstractAsyncContextManager[Session]],
-    thread_ids: Sequence[str],
     tick: Tick,
 ) -> None:
     """Parse batch after batch, each saved in a session of `begin`, then update the latest harvest's figures."""
     site = build_site(done.source, settings.sources.get(done.source, {}))
     folder, key, after = archive_path(settings), handle_key(settings), ""
-    named = sorted(set(thread_ids))
     while True:
         async with begin() as session:
-            ids = named[:BATCH]
-            if not thread_ids:
-                ids = await read_threads_after(session, done.source, after, BATCH)
+            ids = await read_threads_after(session, done.source, after, BATCH)
             batch = await latest_readings(session, done.source, ids) if ids else []
         if not batch:
             break
         parsed = []
         for reading in batch:
-            if thread_ids and not reading.pages and reading.state is None:
-                name = f"{done.source}/{reading.thread_id}"
-                raise UsageError(f"no page of {name} is stored")
             reread = await asyncio.to_thread(_reread, done, site, folder, key, reading)
             parsed.append((reading, *reread))
         async with begin() as session:
             await _save(session, done, parsed)
         tick(done.counts.total() - done.counts["pages"])
-        after, named = batch[-1].thread_id, named[BATCH:]
+        after = batch[-1].thread_id
     async with begin() as session:
         if info := await find_source(session, done.source):
             done.quarantined = info.quarantine_reason

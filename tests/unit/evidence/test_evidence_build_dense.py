@@ -22,7 +22,7 @@ from medlive.errors import (
     IndexCorrupt,
     UsageError,
 )
-from medlive.evidence.build import Progress, build_index, prune
+from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.index import open_index, verify_index
@@ -124,20 +124,13 @@ def test_the_index_digest_follows_encoder_kind_and_corpora(
     assert len(digests | {compressed.index_digest}) == 4
 
 
-def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) -> None:
+def test_vectors_of_other_encoders_stay(tmp_path: Path) -> None:
     index = tmp_path / "index"
     a = open_corpus(corpus_file(tmp_path, "a", 40))
     first, second = HashingEncoder(), HashingEncoder(salt="second")
     for encoder in (first, second, first):
         build_index([a], index, plan=plan(encoder))
     assert len(first.passages) == 40
-    (index / "vectors" / "stray").touch()
-    assert [place.name for place in prune(index)] == [
-        VectorStore(tmp_path / "x", second.identity).folder.name
-    ]
-    build_index([a], index, plan=plan(first))
-    assert len(first.passages) == 40
-    assert prune(index) == []
 
 
 CHILD = """

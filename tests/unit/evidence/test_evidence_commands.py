@@ -121,18 +121,8 @@ def test_a_list_says_what_was_measured_of_a_reranker(
     [
         (("search", "fever", "--retriever", "hybrid"), 2, "--encoder NAME"),
         (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
-        (
-            ("search", "fever", "--rerank", "medcpt"),
-            3,
-            "MedCPT-Cross-Encoder was not found",
-        ),
         (("search", "fever", "--online", "--index", "x"), 2, "leave out --index"),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
-        (
-            ("models", "medcpt", "--require"),
-            3,
-            "models --download NAME fetches the models",
-        ),
         (("models", "--download"), 2, "--download needs the names of encoders"),
     ],
 )
@@ -144,28 +134,3 @@ def test_what_cannot_be_done_exits_with_the_way_out(
     assert said in " ".join(
         instance.here("evidence", *arguments, status=status).err.split()
     )
-
-
-def test_a_build_says_which_corpus_it_replaces(
-    instance: Instance, tmp_path: Path
-) -> None:
-    (tmp_path / "notes").mkdir()
-    for number, said in (
-        (1, None),
-        (2, "notes: 2 passages in the place of the 1 there were"),
-        (2, None),
-    ):
-        (tmp_path / "notes" / f"{number}.txt").write_text(
-            f"Fever number {number} passes.", encoding="utf-8"
-        )
-        built = instance.here(
-            "evidence",
-            "build",
-            tmp_path / "notes",
-            "--index",
-            tmp_path / "index",
-            "--encoder",
-            "none",
-        )
-        assert (said or "notes") in built.err + built.out
-        assert ("in the place of" in built.err) is (said is not None)
