@@ -12,7 +12,6 @@ from medlive.cli.options import DayOption, option_group
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     fields_of,
     progress,
     say,
@@ -106,13 +105,12 @@ def build_corpora(
     notes.append(state if unchanged else f"built {out}")
     if last.embedded is not None:
         notes.append(
-            f"{counted(last.embedded, 'passage')} embedded, {last.reused} had their vectors already"
+            f"{last.embedded} passages embedded, {last.reused} had their vectors already"
         )
     if manifest.reranker is not None:
         notes.append(describe_reranker(manifest.reranker))
     names = ("name", "kind", "documents", "passages", "problems", "licence")
-    passages = counted(manifest.passages, "passage")
-    title = f"{passages}, {described(manifest)}, {manifest.index_digest[:19]}…"
+    title = f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…"
     return Result(value, [table_of(manifest.corpora, names, title)], notes)
 
 
@@ -187,16 +185,15 @@ def list_() -> Result:
     for path, manifest, problem in list_indexes(index_folder(None).parent):
         dumped = manifest and manifest.model_dump(mode="json", exclude={"files"})
         value.append({"path": path, "problem": problem, "manifest": dumped})
-        row: list[object] = [path, problem, None, None, None]
+        row: list[object] = [path, problem, None, None]
         if manifest:
             sides = [described(manifest)]
             if manifest.reranker:
                 sides.append(describe_reranker(manifest.reranker))
-            digests = list(manifest.corpus_digests)
-            row = [path, sides, manifest.passages, digests, manifest.built_at]
+            row = [path, sides, manifest.passages, manifest.built_at]
         rows.append(row)
-    columns = ["index", "retriever, or why there is none", "passages", "corpora"]
-    return Result(value, [Grid([*columns, "built"], rows)])
+    columns = ["index", "retriever, or why there is none", "passages", "built"]
+    return Result(value, [Grid(columns, rows)])
 
 
 def search(

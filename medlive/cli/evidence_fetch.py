@@ -10,7 +10,6 @@ from medlive.cli.evidence import Building, build_corpora
 from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
     Result,
-    counted,
     fields_of,
     first_of,
     list_result,
@@ -170,7 +169,7 @@ async def _fetch(task: Task, contact: str | None, dry_run: bool) -> Fetch:
         plan = await make_plan(*task, client)
         if dry_run:
             return plan
-        files = f"{len(plan.wanted)} of {counted(plan.listed, 'file')}"
+        files = f"{len(plan.wanted)} of {plan.listed} files"
         say(f"{name}: {files}, {plan.download_bytes / 1e6:,.1f} MB")
         with progress(f"{name}, bytes") as tick:
             await run_plan(plan, client, tick)

@@ -212,6 +212,15 @@ def import_(
     return Result(value, [Grid(["file", *columns], rows)], notes, failed(refused))
 
 
+def list_() -> Result:
+    """List the communities with their address and boards."""
+    names = ("base_url", "boards", "min_interval_s")
+    rows = []
+    for name, site in select_sources(read_settings(), []).items():
+        rows.append({"source": name, **fields_of(site.settings, names)})
+    return Result(rows, [table_of(rows, ("source", *names))])
+
+
 def check(
     source: Annotated[str | None, Argument()] = None,
     url: str | None = None,

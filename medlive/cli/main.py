@@ -44,8 +44,8 @@ COMMANDS: Mapping[str, tuple[str, str] | Group] = {
     "restore": ("Restore a backup into an empty instance.", "operations.db"),
     "import": ("Import threads from JSON Lines files.", "harvest"),
     "source": Group(
-        "The communities: check them and what a page yields.",
-        {"harvest": ("check", "lift", "reparse", "prune")},
+        "The communities: list them, check what a page yields.",
+        {"harvest": ("list", "check", "lift", "reparse", "prune")},
     ),
     "harvest": ("Fetch new threads of the communities.", "harvest"),
     "evidence": Group(

@@ -256,11 +256,6 @@ def _cell(cell: object) -> Text:
     return Text(printable_lines(text))
 
 
-def counted(n: int, single: str, many: str = "") -> str:
-    """A number with its noun: "1 thread", "2 threads"; `many`: the plural that is not `single` and an s."""
-    return f"{n} {single if n == 1 else many or single + 's'}"
-
-
 def first_of(notes: Sequence[str], most: int, of_all: int | None = None) -> list[str]:
     """At most so many notes, and how many more there are; `of_all`: where they are the first of more."""
     shown = list(notes[:most])
@@ -272,11 +267,6 @@ def first_of(notes: Sequence[str], most: int, of_all: int | None = None) -> list
 def failed(problems: Sequence[str], hint: str | None = None) -> CheckFailed | None:
     """The failure that names all problems; None where there is none."""
     return CheckFailed("; ".join(problems), hint=hint) if problems else None
-
-
-def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def say(text: str) -> None:
@@ -329,17 +319,12 @@ def describe_report(report: "Report", names: Sequence[str]) -> Result:
     return Result(value, shown, notes)
 
 
-def new_file(path: Path, replace: bool = False) -> None:
-    """See that a result may be written to `path`, before the work that makes it.
-
-    Raises UsageError for an existing one, unless `replace`, and always for a folder.
-    """
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint="name a file")
-    if not replace and os.path.lexists(path):
+def new_file(path: Path) -> None:
+    """See that a result may be written to `path`, before the work that makes it. Raises UsageError for an existing
+    one."""
+    if os.path.lexists(path):
         raise UsageError(
-            f"{path} is there already",
-            hint="name another file, or --replace writes over it",
+            f"{path} is there already", hint="name another file, or remove it"
         )
 
 

@@ -247,23 +247,6 @@ def _second(moment: datetime | None) -> str | None:
     return f"{moment:%Y-%m-%d %H:%M:%S}" if moment else None
 
 
-def medlive_rows(threads: Sequence[SampleThread]) -> dict[str, Any]:
-    """A response to the list request."""
-    rows = []
-    for thread in threads:
-        posted = thread.posted_at
-        placements = [message.placement for message in thread.messages]
-        row = {
-            "title": thread.title,
-            "url": thread.path,
-            "inputtime": int(posted.timestamp()) if posted else None,
-            "comment_count": placements.count("comment"),
-            "content": thread.messages[0].text[:60] if thread.messages else "",
-        }
-        rows.append(row)
-    return {"code": 200, "data": {"data": rows}}
-
-
 def medlive_thread(thread: SampleThread) -> str:
     """A case article with its comments, and the comments' replies."""
     opening, *rest = thread.messages
@@ -346,10 +329,22 @@ async def medlive_list(community: Community, request: Request) -> Response:
     form = await request.form()
     if form.get("_token") != TOKEN:
         raise HTTPException(403, "token missing")
-    rows = community.on_board(str(form.get("branch", "")))
+    threads = community.on_board(str(form.get("branch", "")))
     width = page_number(form.get("size", ""))
     start = (page_number(form.get("page", "")) - 1) * width
-    return JSONResponse(medlive_rows(rows[start : start + width]))
+    rows = []
+    for thread in threads[start : start + width]:
+        posted = thread.posted_at
+        placements = [message.placement for message in thread.messages]
+        row = {
+            "title": thread.title,
+            "url": thread.path,
+            "inputtime": int(posted.timestamp()) if posted else None,
+            "comment_count": placements.count("comment"),
+            "content": thread.messages[0].text[:60] if thread.messages else "",
+        }
+        rows.append(row)
+    return JSONResponse({"code": 200, "data": {"data": rows}})
 
 
 async def whole_thread(

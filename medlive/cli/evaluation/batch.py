@@ -16,10 +16,8 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     reason_notes,
 )
-from medlive.cli.options import ReplaceOption
 from medlive.cli.output import (
     Result,
-    counted,
     failed,
     first_of,
     new_file,
@@ -46,7 +44,6 @@ _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 def write(
     run_dir: RunArgument,
     out: Annotated[Path, Option(dir_okay=False)],
-    replace: ReplaceOption = False,
     answers: AnswersOption = False,
     grader: str | None = None,
     base_url: str | None = None,
@@ -69,9 +66,8 @@ def write(
     """
     # Parts of another batch beside it would be handed in with it.
     parts = f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"
-    earlier = [out, *out.parent.glob(parts)]
-    for path in earlier:
-        new_file(path, replace)
+    for path in (out, *out.parent.glob(parts)):
+        new_file(path)
     by = Grading(
         calls=Calls(api_key_env=api_key_env, parameters=parameters),
         grader=grader,
@@ -94,17 +90,11 @@ def write(
             )
 
     done = write_answers(run_dir, out) if answers else wait_for(work())
-    for path in set(earlier).difference(done.files):
-        path.unlink(missing_ok=True)
-    notes = [counted(done.requests, "call")]
-    if done.criteria:
-        notes.append(f"{done.criteria} criteria are asked about")
+    notes = [f"calls: {done.requests}, about {done.criteria} criteria"]
     if done.waiting:
         notes.append(
             f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
         )
-    if not done.files:
-        notes.append("nothing is open: no file was written")
     return Result(done, map(str, done.files), notes)
 
 

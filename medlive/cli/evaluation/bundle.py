@@ -25,7 +25,6 @@ from medlive.cli.output import (
     Grid,
     Result,
     Shown,
-    counted,
     describe_report,
     fields_of,
     say,
@@ -227,7 +226,7 @@ def _describe(rankings: Sequence[Ranking], unranked: Unranked) -> Shown:
         info, cases = run.info, run.info.cases
         assert run.grader is not None
         yield (
-            f"{cases.name}, {counted(cases.count, 'case')} ({in_words(cases.selection)}); template "
+            f"{cases.name}, {cases.count} cases ({in_words(cases.selection)}); template "
             f"{info.template.name}; graded by {run.grader.model} in {run.grader.mode} mode"
         )
         yield from describe_scores(ranking.table)

@@ -1,7 +1,6 @@
 """`medlive eval contamination`: what a model may have seen in training, beside what it cannot have seen."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -15,8 +14,7 @@ from medlive.cli.evaluation.tables import (
     rests_on,
     scored,
 )
-from medlive.cli.options import ReplaceOption
-from medlive.cli.output import Grid, Result, Shown, dimmed, new_file
+from medlive.cli.output import Grid, Result, Shown, dimmed
 from medlive.evaluation.scoring.contamination import (
     BookArm,
     ContaminationTable,
@@ -28,8 +26,6 @@ from medlive.report.html import format_p
 from medlive.report.tables import (
     arms_rows,
     contamination_json,
-    json_bytes,
-    write_whole,
 )
 from medlive.statistics.contamination import Drop, Effect
 
@@ -38,8 +34,6 @@ def contamination(
     *,
     how: Scoring,
     permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
-    out: Path | None = None,
-    replace: ReplaceOption = False,
 ) -> Result:
     """Compare each model on what it may have seen in training with what it cannot have seen.
 
@@ -48,19 +42,13 @@ def contamination(
 
     Args:
         permutations: Random permutations of a p-value.
-        out: Write there instead of to stdout.
     """
-    if out is not None:
-        new_file(out, replace)
     registry = api.open_registry(how.models)
     table = scored(how)
     study = api.contamination(table, models=registry, permutations=permutations)
     arms = score_arms(table)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]
-    if out is not None:
-        write_whole(out, json_bytes(value))
-        notes.append(f"written: {out}")
     notes.append(
         "--json and medlive eval report have what else could have made it: other models, mix, placebos"
     )

@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from medlive.cli.options import DayOption, OptionalCount, PublicKeyOption, option_group
-from medlive.cli.output import Result, counted, progress, say, table_of, wait_for
+from medlive.cli.output import Result, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
     CheckFailed,
@@ -219,10 +219,7 @@ class Calls:
         if self.max_usd is not None:
             budget.usd_before, unpriced = spent_of(logs, self.price)
             if unpriced:
-                calls = counted(unpriced, "call")
-                say(
-                    f"without a price, not counted against --max-usd: {calls} on record"
-                )
+                say(f"calls without a price, not counted against --max-usd: {unpriced}")
         return budget
 
     def budget_of(self, *run_dirs: Path) -> Budget:

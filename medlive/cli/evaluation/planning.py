@@ -15,7 +15,7 @@ from medlive.cli.evaluation.options import (
     check_runs,
     load_runs,
 )
-from medlive.cli.output import Result, counted, table_of
+from medlive.cli.output import Result, table_of
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import cost_per_case
 from medlive.evaluation.scoring.ability import plan_link
@@ -81,7 +81,7 @@ def power(
             "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
         }
         rows.append(row)
-    origin = f"seen in {counted(len(graded), 'run')}" if graded else "assumed"
+    origin = f"seen in {len(graded)} runs" if graded else "assumed"
     value = {
         "power": power,
         "alpha": alpha,

@@ -26,7 +26,7 @@ def report(
 
     Args:
         out: The folder to write.
-        meta: A meta.json of medlive eval meta.
+        meta: What medlive eval meta --json printed.
         protocols: What protocol all wrote [protocols/, if of these models].
         case_pages: A page for each case.
     """

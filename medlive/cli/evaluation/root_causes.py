@@ -21,7 +21,6 @@ from medlive.cli.output import (
     Grid,
     Result,
     fields_of,
-    shortened,
     table_of,
 )
 from medlive.errors import UsageError
@@ -36,9 +35,6 @@ from medlive.evaluation.root_causes import (
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
-
-_SHOWN = 120
-"""Characters of a quote in a table."""
 
 
 def audit(
@@ -141,9 +137,8 @@ def _describe(
             row.append(f"{n} ({100 * n / table.audited:.1f} %)" if n else "0")
             for case, reply in findings[:1]:
                 about = [table.run.label, cause.label, case.case_id]
-                quote = shortened(reply.quote, _SHOWN)
                 score = percent(case.score.score)
-                quotes.append([*about, score, quote, reply.reasoning])
+                quotes.append([*about, score, reply.quote, reply.reasoning])
         counts.append(row)
     counts.append(["audited", *(table.audited for table in tables)])
     counts.append(["unaudited", *(table.unaudited for table in tables)])

@@ -23,7 +23,6 @@ from medlive.cli.evaluation.options import (
 from medlive.cli.options import (
     CaseFilter,
     OptionalCount,
-    ReplaceOption,
     UnverifiedOption,
     option_group,
 )
@@ -267,7 +266,7 @@ def _describe_answers(
     value |= {"notes": notes, "states": states, "asked": done.calls}
     if budget:
         value["spent"] = budget
-    columns = ["run", "cases", "asked now" if budget else "new", *states]
+    columns = ["run", "cases", "asked", *states]
     row = [done.path, done.cases, done.calls, *states.values()]
     table = Grid(columns, [row])
     return Result(value, [table], first_of(notes, _MOST_NOTES), failure)
@@ -364,7 +363,6 @@ def export(
     out: Path,
     format_: Literal["livemedbench", "inspect"] = "livemedbench",
     judge: JudgeOption = None,
-    replace_: ReplaceOption = False,
 ) -> Result:
     """Write a run as LiveMedBench's responses and evaluation_results files, or as a log for `inspect view`.
 
@@ -374,7 +372,7 @@ def export(
     """
     if format_ == "livemedbench":
         graded = load_run(run_dir, judge=judge)
-        paths = export_run(graded, out, overwrite=replace_)
+        paths = export_run(graded, out)
         notes = first_of([*graded.notes, *left_out(graded)], _MOST_NOTES)
         return Result(paths, map(str, paths), notes)
     if out.suffix not in (".eval", ".json"):
@@ -382,7 +380,7 @@ def export(
             f"--out {out} is not the name of a log",
             hint="name a file that ends in .eval or .json",
         )
-    new_file(out, replace_)
+    new_file(out)
     require("inspect_ai", "a log of Inspect", "inspect-ai")
     from medlive.integrations import inspect_task
 

@@ -188,7 +188,8 @@ def _describe_diff(difference: Mapping[str, Any]) -> Shown:
             for edit in case["fields"]:
                 edits.append([case["case_id"], edit["name"], edit["old"], edit["new"]])
             for edit in case["criteria"]:
-                what = f"{edit['criterion_id']}: {', '.join(edit['edits'])}"
+                criterion = edit["new"] or edit["old"]
+                what = f"{criterion['criterion_id']}: {', '.join(edit['edits'])}"
                 sides = map(_criterion, (edit["old"], edit["new"]))
                 edits.append([case["case_id"], what, *sides])
         if left := count - len(difference[kind]):
@@ -233,7 +234,6 @@ def export(
         "path": out,
         "format": chosen,
         "cases": len(cases.cases),
-        "criteria": sum(len(case.criteria) for case in cases.cases),
         "digest": digest,
         "snapshot_digest": loaded.digest,
         "of_cases": manifest.counts.cases,

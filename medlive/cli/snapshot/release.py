@@ -19,7 +19,6 @@ from medlive.cli.options import (
 )
 from medlive.cli.output import (
     Result,
-    counted,
     echo,
     fields_of,
     first_of,
@@ -169,14 +168,10 @@ def publish(
     for version in done.unfinished:
         notes.append(f"half published there: {version}; publish it again to finish it")
     would = "would be " if dry_run else ""
-    files = counted(len(done.sent), "file")
     shown = [
-        f"medlive {done.version} ({done.digest}) at {done.where}: {files}, {done.bytes_sent} bytes "
+        f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
     ]
-    if done.latest:
-        updated = ", ".join(done.updated) or "nothing"
-        shown.append(f"newest there: {done.latest}; updated: {updated}")
     if dry_run:
         shown += [f"would be sent: {name}" for name in done.sent]
     return Result(done, shown, notes)

@@ -330,16 +330,13 @@ def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
 def export_run(
     run: Path | GradedRun,
     out: Path,
-    *,
-    overwrite: bool = False,
 ) -> list[Path]:
     """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the last
     grader that gave any; the files written.
 
     Of grades that were imported without a grader's name, benchmark and gradings are those files' own, entry by
     entry, but for cases that were answered anew since. Raises UsageError, before anything is written, where a file
-    of that name holds something else, unless it is to be replaced; BadInput and DiskFull where `out` cannot be
-    written.
+    of that name holds something else; BadInput and DiskFull where `out` cannot be written.
     """
     graded = load_graded(run) if isinstance(run, Path) else run
     info = graded.info
@@ -358,10 +355,10 @@ def export_run(
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for path, data in files.items():
-            if not overwrite and path.exists() and path.read_bytes() != data:
+            if path.exists() and path.read_bytes() != data:
                 raise UsageError(
                     f"{path} exists and holds something else",
-                    hint="name another folder, or say --replace",
+                    hint="name another folder, or remove it",
                 )
         for path, data in files.items():
             write_whole(path, data)

@@ -302,10 +302,15 @@ def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(
     assert "BadInput" in err
 
 
-def test_json_is_one_document_on_stdout(instance: Instance) -> None:
-    done = instance.here("config", "show", "--json")
+@pytest.mark.parametrize(
+    "arguments", [("config", "show"), ("source", "list")], ids=" ".join
+)
+def test_json_is_one_document_on_stdout(
+    instance: Instance, arguments: tuple[str, ...]
+) -> None:
+    done = instance.here(*arguments, "--json")
     assert json.loads(done.out)
-    table = instance.here("config", "show")
+    table = instance.here(*arguments)
     assert table.out.strip()
     with pytest.raises(json.JSONDecodeError):
         json.loads(table.out)

@@ -69,30 +69,6 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         instance.here("eval", "score", *runs, *few, "--json").out
         == instance.here("eval", "score", *runs, *few, "--format", "json").out
     )
-    for name in ("json", "csv", "tsv"):
-        file = folder / f"out.{name}"
-        done = instance.here("eval", "score", *runs, *few, "--out", str(file))
-        assert done.out == ""
-        assert (
-            file.read_text("utf-8")
-            == instance.here("eval", "score", *runs, *few, "--format", name).out
-        )
-    asked = (
-        "eval",
-        "score",
-        *runs,
-        *few,
-        "--format",
-        "tsv",
-        "--out",
-        str(folder / "out.json"),
-    )
-    was = (folder / "out.json").read_bytes()
-    refused = instance.here(*asked, status=2)
-    assert "is there already" in refused.err
-    assert (folder / "out.json").read_bytes() == was
-    instance.here(*asked, "--replace")
-    assert (folder / "out.json").read_bytes() == (folder / "out.tsv").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -101,8 +77,6 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         (("--slice", "colour"), "choose month"),
         (("--format", "xlsx"), "choose table"),
         (("--format", "json", "--slice", "month"), "--slice"),
-        (("--out", "x.xlsx"), "choose tsv, json, csv"),
-        (("--format", "table", "--out", "x.csv"), "choose tsv, json, csv"),
         (("--cases", "all"), "is not one of"),
         (("--metric", "best"), "is not one of"),
         (("--judge", "nobody"), "judges match 'nobody'"),
@@ -132,27 +106,6 @@ def test_runs_without_a_grade_are_said(
 
 def called(*words: str) -> None:
     build(words)(list(words), standalone_mode=False)
-
-
-@pytest.mark.parametrize("command", ["score", "contamination"])
-def test_what_they_write_never_takes_a_file_of_a_run(
-    instance: Instance, folder: Path, command: str
-) -> None:
-    log = folder / "older" / "grades.jsonl"
-    was = log.read_bytes()
-    kind = ("--format", "json") if command == "score" else ()
-    done = instance.here(
-        "eval",
-        command,
-        str(folder / "older"),
-        *kind,
-        "--out",
-        str(log),
-        "--replace",
-        status=2,
-    )
-    assert "inside a run folder" in " ".join(done.err.split())
-    assert log.read_bytes() == was
 
 
 def test_a_run_given_twice_is_refused_and_one_with_odd_logs_is_named(
@@ -188,12 +141,7 @@ def test_contamination_prints_and_writes_what_it_found(
     assert "unknown" in shown.out
     assert "open book against closed" in shown.out
     assert "stranger: cutoff unknown" in shown.err
-    file = tmp_path / "found.json"
-    done = instance.here(
-        "eval", "contamination", *runs, *given, "--json", "--out", str(file)
-    )
-    found = json.loads(done.out)
-    assert json.loads(file.read_text("utf-8")) == found
+    found = instance.here("eval", "contamination", *runs, *given, "--json").json
     newer = next(m for m in found["models"] if m["model"].startswith("newer (newer"))
     assert newer["cutoff"] == {
         "cutoff": "2025-06-30",

@@ -19,7 +19,7 @@ CELLS = st.lists(WORDS, min_size=1, max_size=4).map(" ".join)
 def tables(draw: st.DrawFn) -> list[list[str]]:
     columns = draw(st.integers(1, 12))
     row = st.lists(CELLS, min_size=columns, max_size=columns)
-    return draw(st.lists(row, min_size=1, max_size=4))
+    return draw(st.lists(row, min_size=2, max_size=4))
 
 
 def drawn(rows: list[list[str]], width: int) -> str:

@@ -30,7 +30,7 @@ def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(
     assert caplog.messages == ["criteria: 5 of 9, 4 left; ['1 call']", ends, ends]
 
 
-def test_a_result_is_written_over_nothing_and_over_a_file_only_where_that_is_said(
+def test_a_result_is_written_over_nothing(
     tmp_path: Path,
 ) -> None:
     new_file(tmp_path / "new" / "s.json")
@@ -38,12 +38,9 @@ def test_a_result_is_written_over_nothing_and_over_a_file_only_where_that_is_sai
     there.write_text("{}", "utf-8")
     with pytest.raises(UsageError):
         new_file(there)
-    new_file(there, True)
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError):
         new_file(tmp_path / "link")
-    with pytest.raises(UsageError):
-        new_file(tmp_path, True)
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -253,10 +253,7 @@ async def test_the_commands_go_on_until_nothing_is_open(
     assert "2-007.jsonl is there already" in str(
         (await batch("write", run, *named, "--out", tmp_path / "2.jsonl"))[0]
     )
-    over = ("--out", tmp_path / "2.jsonl", "--replace")
-    assert (await batch("write", run, *named, *over))[0] is None
-    assert not (tmp_path / "2-007.jsonl").exists()
-    (tmp_path / "2.jsonl").unlink()
+    (tmp_path / "2-007.jsonl").unlink()
     error, _ = await batch(
         "write", run, *named, "--shape", "table", "--out", tmp_path / "2.jsonl"
     )
@@ -274,7 +271,7 @@ async def test_the_commands_go_on_until_nothing_is_open(
     )
     error, output = await batch("write", run, *loose, "--out", tmp_path / "3.jsonl")
     assert error is None
-    assert "4 calls" in output
+    assert "calls: 4," in output
     assert {
         row["body"]["response_format"]["type"] for row in written(tmp_path / "3.jsonl")
     } == {"json_object"}
@@ -282,7 +279,7 @@ async def test_the_commands_go_on_until_nothing_is_open(
     assert (await batch("read", run, careful))[0] is None
     error, output = await batch("write", run, *loose, "--out", tmp_path / "4.jsonl")
     assert error is None
-    assert "nothing is open" in output
+    assert "calls: 0," in output
     assert not (tmp_path / "4.jsonl").exists()
     (tmp_path / "README.md").write_text("# Results\n\nSee elsewhere.\n", "utf-8")
     error, _ = await batch("read", run, tmp_path / "README.md")
