@@ -1,5 +1,6 @@
 """The version of this program, and the commit that it was built from."""
 
+import os
 import re
 import subprocess
 from contextlib import suppress
@@ -7,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 from medlive import __version__
-from medlive.guard.child_environment import child_environment
 
 COMMIT = "COMMIT"
 """The file beside the package in which a build (an image, a wheel) names its commit."""
@@ -35,7 +35,7 @@ def version_at(package: Path) -> str:
             ran = subprocess.run(
                 words,
                 cwd=package.parent,
-                env=child_environment(),
+                env={"PATH": os.environ.get("PATH", os.defpath)},
                 capture_output=True,
                 text=True,
                 check=False,
