@@ -6,7 +6,6 @@ from medlive.cli.options import OptionalCount
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     progress,
     say,
     wait_for,
@@ -87,55 +86,49 @@ def filter_(
 def _find_obstacle(done: CurationRun) -> MedliveError | None:
     """Why threads were not curated; None where all were."""
     counts = done.counts
-    waiting = counted(counts.left, "thread waits", "threads wait")
+    waiting = f"threads that wait: {counts.left}"
     if counts.faults:
-        faults = counted(len(counts.faults), "thread")
-        hint = "medlive curate tries them again"
-        return CheckFailed(f"{faults} met a fault of medlive itself", hint=hint)
+        return CheckFailed(
+            f"threads that met a fault of medlive itself: {len(counts.faults)}",
+            hint="medlive curate tries them again",
+        )
     if wrong := counts.misconfigured:
         hint = "medlive curate goes on from there once the configuration or the endpoint is mended"
-        return ConfigError(f"{wrong}: {waiting}", hint=hint)
+        return ConfigError(f"{wrong}; {waiting}", hint=hint)
     if stopped := done.spent["stopped"]:
         cut = counts.failures.get(Reason.BUDGET_SPENT, 0)
-        short = counted(cut, "thread was", "threads were")
         return BudgetSpent(
-            f"{stopped}: {short} cut short and {counts.left} not begun",
+            f"{stopped}; threads cut short: {cut}, not begun: {counts.left}",
             hint="medlive curate goes on from there once [budget] in config/medlive.toml allows it",
         )
     if obstacle := counts.stopped:
         hint = "the next medlive curate goes on from there; medlive circuit reset asks an endpoint again at once"
         return ServiceUnavailable(f"{obstacle}; {waiting}", hint=hint)
     if unanswered := counts.failures.get(Reason.ENDPOINT_UNAVAILABLE):
-        failed = counted(unanswered, "thread")
         return EndpointUnavailable(
-            f"{failed} failed: a model endpoint or a literature service gave no answer",
+            f"threads that a model endpoint or a literature service did not answer: {unanswered}",
             hint="medlive status shows the reason; the next medlive curate tries them again",
         )
     return None
 
 
 def _remarks(done: CurationRun) -> Iterator[str]:
-    counts, spent = done.counts, done.spent
+    counts, spent, rescanned = done.counts, done.spent, done.rescanned
     outcomes = [f"{n} {outcome}" for outcome, n in counts.outcomes.items()]
     yield (
         f"this run: {done.queued['passed']} passed the filters, {done.queued['rejected']} did not; "
         f"{', '.join(outcomes) or 'nothing to curate'}"
     )
-    if counts.replayed:
-        yield f"{counted(counts.replayed, 'reply was', 'replies were')} replayed"
-    if failed := counts.outcomes.get("failed"):
-        yield f"{counted(failed, 'thread')} failed for want of a usable reply; the next medlive curate tries again"
-    if expired := done.queued["parked_too_long"]:
-        yield f"{counted(expired, 'thread was', 'threads were')} parked for too long: rejected"
-    if read := done.rescanned["cases"]:
-        cases = counted(read, "ready case was", "ready cases were")
-        yield f"{cases} read for identifiers"
-    if unread := done.rescanned["failed"]:
-        cases = counted(unread, "ready case")
-        yield f"{cases} could not be read for identifiers; the next medlive curate tries again"
-    if redacted := done.rescanned["redacted"]:
-        cases = counted(redacted, "earlier case was", "earlier cases were")
-        yield f"{cases} revised: identifiers of people were removed"
+    figures = {
+        "replies replayed": counts.replayed,
+        "threads rejected as parked for too long": done.queued["parked_too_long"],
+        "ready cases read for identifiers": rescanned["cases"],
+        "ready cases that the next medlive curate reads for them": rescanned["failed"],
+        "earlier cases revised, since identifiers were removed": rescanned["redacted"],
+    }
+    for what, n in figures.items():
+        if n:
+            yield f"{what}: {n}"
     if spent["calls"]:
         yield _describe_spending(done)
 
@@ -147,4 +140,4 @@ def _describe_spending(done: CurationRun) -> str:
         money = f"{spent['usd']:.4f} USD"
     if spent["estimated_calls"]:
         money += f", {spent['estimated_calls']} of the calls by an upper bound"
-    return f"spent in all: {counted(spent['calls'], 'call')}, {spent['tokens']} tokens, {money}"
+    return f"spent in all: {spent['calls']} calls, {spent['tokens']} tokens, {money}"

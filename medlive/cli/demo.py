@@ -7,61 +7,32 @@ from pathlib import Path
 from shutil import which
 
 from medlive.cli.evaluation.tables import describe_scores
-from medlive.cli.output import Grid, Result, Shown, counted, fields_of, say, wait_for
-from medlive.config import RoleSettings
-from medlive.demo.loop import LIVE_CALLS, LIVE_TIMEOUT_S, DemoResult, run_demo
-from medlive.demo.samples import sample_replies_path
-from medlive.errors import UsageError
+from medlive.cli.output import Grid, Result, Shown, fields_of, say, wait_for
+from medlive.demo.loop import DemoResult, run_demo
 from medlive.home import default_home
 from medlive.instance.loading import read_settings
 from medlive.report.tables import scores_json
 
 
-def demo(
-    live: bool = False,
-    base_url: str | None = None,
-    model: str | None = None,
-    api_key_env: str | None = None,
-    record: Path | None = None,
-    replay: bool = False,
-) -> Result:
+def demo(record: Path | None = None) -> Result:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,
     verify, evaluate, report.
 
     The curation replays what a language model answered to the sample threads, and says so; the rules engine stands
-    in where nothing is recorded. Everything it makes lies in a home of its own: MEDLIVE_HOME, which has to be new or
-    the demo's, or `medlive-demo` among the user's data when that is not set. A second run reports what exists already.
+    in where nothing is recorded, and a role to which config/models.toml gives a model is asked instead. Everything it
+    makes lies in a home of its own: MEDLIVE_HOME, which has to be new or the demo's, or `medlive-demo` among the
+    user's data when that is not set. A second run reports what exists already.
 
     Args:
-        live: Curate with your own endpoint, not a recording.
-        base_url: The endpoint of --live, up to /v1.
-        model: The model of --live.
-        api_key_env: The variable that holds the endpoint's key.
-        record: Record the endpoint's replies here.
-        replay: Ask the endpoint only for what the shipped recording does not hold; with --record, both are kept.
+        record: Record the replies of the configured models here.
     """
-    if not live and any((base_url, model, api_key_env, record, replay)):
-        raise UsageError("an endpoint, a recording and --replay need --live")
-    if live and not (base_url and model):
-        raise UsageError("--live needs --base-url and --model")
-    endpoint = None
-    if live:
-        endpoint = RoleSettings(
-            engine="recorded" if replay else "openai",
-            recording=sample_replies_path() if replay else None,
-            base_url=base_url,
-            model=model,
-            api_key_env=api_key_env,
-            timeout_s=LIVE_TIMEOUT_S,
-            concurrency=LIVE_CALLS,
-        )
     home = os.environ.get("MEDLIVE_HOME") or str(
         default_home().with_name("medlive-demo")
     )
     settings = read_settings({**os.environ, "MEDLIVE_HOME": home})
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
-    done = wait_for(run_demo(settings, say, endpoint, record))
+    done = wait_for(run_demo(settings, say, record))
     frozen, scores, curated = done.frozen, done.scores, done.curated
     runs = [model.run.run.path for model in scores.models]
     frozen_names = ("version", "cases", "criteria", "publishable")
@@ -81,7 +52,7 @@ def demo(
             "home": settings.home,
         },
     }
-    shown = [*_describe(done, is_recorded=endpoint is None)]
+    shown = [*_describe(done)]
     # By its path where the shell does not find its name
     program = "medlive" if which("medlive") else sys.argv[0]
     command = f"MEDLIVE_HOME={settings.home} {program}"
@@ -97,7 +68,7 @@ def demo(
     return Result(value, shown)
 
 
-def _describe(done: DemoResult, *, is_recorded: bool) -> Shown:
+def _describe(done: DemoResult) -> Shown:
     frozen, curated = done.frozen, done.curated
     names = ("new", "revised", "unchanged", "not_modified")
     rows: list[list[object]] = []
@@ -116,10 +87,7 @@ def _describe(done: DemoResult, *, is_recorded: bool) -> Shown:
     yield Grid(columns, rows, "Funnel: what became of each thread")
     yield ""
     state = "was frozen already" if frozen.already else "frozen"
-    cases, criteria = frozen.cases, frozen.criteria
-    yield (
-        f"Snapshot {frozen.version} {state}: {counted(cases, 'case')}, {counted(criteria, 'criterion', 'criteria')}."
-    )
+    yield f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria."
     yield f"Verified from its files alone: {done.verified_steps} steps passed."
     for why in done.skipped_steps:
         yield f"Skipped: {why}."
@@ -127,6 +95,6 @@ def _describe(done: DemoResult, *, is_recorded: bool) -> Shown:
         yield f"Not publishable: {'; '.join(frozen.why_not)}."
     yield ""
     yield from describe_scores(done.scores)
-    if is_recorded:
+    if done.is_recorded:
         yield "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
     yield "Sample models and the rules engine as grader: these figures show the loop, not a model's worth."

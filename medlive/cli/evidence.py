@@ -12,7 +12,6 @@ from medlive.cli.options import DayOption, option_group
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     fields_of,
     progress,
     say,
@@ -31,8 +30,8 @@ from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.manifest import IndexManifest, RerankerEntry, read_manifest
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.plan import plan_index
-from medlive.instance import paths
 from medlive.instance.loading import read_settings
+from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.curation.parking import find_gaps
 from medlive.service.wiring import open_online
 
@@ -72,7 +71,7 @@ def build_corpora(
 
     Raises as `plan_index` and `build_index` do.
     """
-    out, settings = building.folder, paths.encoder_settings(read_settings())
+    out, settings = building.folder, encoder_settings(read_settings())
     plan = plan_index(out, building.encoder or (), settings)
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
@@ -91,8 +90,7 @@ def build_corpora(
 def account_of(folder: Path, manifest: IndexManifest, notes: list[str]) -> Result:
     """The corpora of an index, and what searches it."""
     names = ("name", "kind", "documents", "passages", "problems", "licence")
-    passages = counted(manifest.passages, "passage")
-    title = f"{passages}, {described(manifest)}, {manifest.index_digest[:19]}…"
+    title = f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…"
     if manifest.reranker is not None:
         notes.append(describe_reranker(manifest.reranker))
     value = {"path": folder, **manifest.model_dump(mode="json", exclude={"files"})}
@@ -128,7 +126,7 @@ def describe_reranker(entry: RerankerEntry) -> str:
 
 def index_folder(folder: Path | None) -> Path:
     """The folder that was given, or the one under MEDLIVE_HOME."""
-    return folder or paths.index_path(read_settings())
+    return folder or index_path(read_settings())
 
 
 RetrieverOption = Annotated[
@@ -198,7 +196,7 @@ def search(
     settings = read_settings()
     opened = open_index(
         folder,
-        settings=paths.encoder_settings(settings),
+        settings=encoder_settings(settings),
         retriever=retriever or settings.evidence.retriever,
     )
     query = Query(*phrases)
@@ -208,8 +206,8 @@ def search(
         "reason": manifest.reason,
         "hits": list(map(_hit_as_json, hits)),
     }
-    notes = [described(manifest, opened.identity.retriever)]
-    return Result(value, [_hits_table(hits)], notes)
+    note = described(manifest, opened.identity.retriever)
+    return Result(value, [_hits_table(hits)], [note])
 
 
 def _hit_as_json(hit: Hit) -> dict[str, object]:
@@ -257,8 +255,7 @@ def verify(index: IndexOption = None) -> None:
     """Compare every file of the index with its manifest; the exit status is 3 when one differs."""
     folder = index_folder(index)
     manifest = verify_index(folder)
-    files = counted(len(manifest.files), "file is as it was", "files are as they were")
-    say(f"{folder}: {files} built, {manifest.index_digest}")
+    say(f"{folder}: as it was built, {manifest.index_digest}")
 
 
 def models(
@@ -271,7 +268,7 @@ def models(
         names: Encoders, folders or names on the hub [every known one].
         download: Fetch the named encoders' models from the hub.
     """
-    settings = paths.encoder_settings(read_settings())
+    settings = encoder_settings(read_settings())
     if download and not names:
         raise UsageError(
             "--download needs the names of encoders",

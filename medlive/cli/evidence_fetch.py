@@ -10,9 +10,9 @@ from medlive.cli.evidence import Building, build_corpora
 from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
     Result,
-    counted,
     fields_of,
     first_of,
+    list_result,
     progress,
     say,
     table_of,
@@ -39,7 +39,14 @@ from medlive.evidence.manifest import MANIFEST, read_manifest
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import corpora_path
 
-_SOURCE = ("name", "about", "bytes", "checksums", "licence", "recommended")
+_SOURCE = (
+    "name",
+    "about",
+    "typical_bytes",
+    "checksums",
+    "licence",
+    "recommended",
+)
 _PLAN = ("name", "to_fetch", "listed", "bytes", "checksums", "licence")
 _OUTCOME = ("name", "fetched", "bytes", "files", "removed", "failures")
 
@@ -65,8 +72,6 @@ def fetch(
     types: Annotated[
         Selection | None, Option(parser=_read_types, metavar="TYPE,…")
     ] = None,
-    to: Path | None = None,
-    contact: str | None = None,
     *,
     building: Building,
 ) -> Result:
@@ -80,20 +85,11 @@ def fetch(
         no_build: Do not add what was fetched to the index.
         recommended: The corpora that a first library needs.
         types: Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all].
-        to: Folder of the corpora; default: corpora/ under MEDLIVE_HOME.
-        contact: E-mail or web address for the User-Agent [that of the harvest].
     """
     if list_:
-        rows = []
-        for source in SOURCES:
-            named = ("name", "about", "address", "reader", "licence", "checksums")
-            row = fields_of(source, named)
-            row["bytes"] = source.typical_bytes
-            row["recommended"] = source.recommended is not None
-            rows.append(row)
-        return Result(rows, [table_of(rows, _SOURCE)])
-    tasks = _tasks(names or [], recommended, types, to)
-    contact = contact or read_settings().harvest.get("contact") or None
+        return list_result(SOURCES, _SOURCE, "address", "reader")
+    tasks = _tasks(names or [], recommended, types)
+    contact = read_settings().harvest.get("contact")
     fetches = [wait_for(_fetch(task, contact, dry_run)) for task in tasks]
     if dry_run:
         rows = []
@@ -142,9 +138,7 @@ def fetch(
     )
 
 
-def _tasks(
-    names: list[str], recommended: bool, types: Selection | None, to: Path | None
-) -> list[Task]:
+def _tasks(names: list[str], recommended: bool, types: Selection | None) -> list[Task]:
     if recommended:
         names = names + [source.name for source in SOURCES if source.recommended]
     if not names:
@@ -154,7 +148,7 @@ def _tasks(
     if types and "pubmed" not in names:
         raise UsageError("--types chooses among PubMed's articles", hint="add pubmed")
     settings = read_settings()
-    folder = to or corpora_path(settings)
+    folder = corpora_path(settings)
     tasks = []
     for name in dict.fromkeys(names):
         source = find_source(name, settings.evidence.mirrors.get(name))
@@ -175,7 +169,7 @@ async def _fetch(task: Task, contact: str | None, dry_run: bool) -> Fetch:
         plan = await make_plan(*task, client)
         if dry_run:
             return plan
-        files = f"{len(plan.wanted)} of {counted(plan.listed, 'file')}"
+        files = f"{len(plan.wanted)} of {plan.listed} files"
         say(f"{name}: {files}, {plan.download_bytes / 1e6:,.1f} MB")
         with progress(f"{name}, bytes") as tick:
             await run_plan(plan, client, tick)

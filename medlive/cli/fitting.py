@@ -14,46 +14,29 @@ _AT_SPACES = re.compile(
     r"(?<=\s)(?=\S)|(?<=[\u3001-\u30ff\u4e00-\u9fff\uff01-\uff60])(?=[\u3040-\u30ff\u4e00-\u9fff])"
 )
 """Spaces, and between the characters of scripts that have none."""
-_NUMBER = re.compile(r"-?\d+(\.\d+)?%?")
-_UNKNOWN = ("–", "unknown")
-"""Cells that say nothing about whether a column holds numbers."""
 
 
 def fit_table(rows: Rows, width: int) -> Table:
-    """Fit a table into so many columns of characters; numbers are on the right.
+    """Fit a table into so many columns of characters.
 
-    Lines end at spaces, Chinese anywhere. Where that is not enough, the columns become rows; else each value has a
-    line of its own beside its column's name, and only what is longer than that line is cut.
+    Lines end at spaces, Chinese anywhere. Where that is not enough, each value has a line of its own beside its
+    column's name, and only what is longer than that line is cut.
     """
-    has_head = True
     widths = _fit(rows, width)
-    if widths is None:
-        turned = list(zip(*rows, strict=True))
-        widths = _fit(turned, width)
-        if widths is None and len(rows) > 1:
-            has_head = False
-            names, *cells = rows
-            turned = []
-            for row in cells:
-                turned += [*zip(names, row, strict=True), (Text(), Text())]
-            turned.pop()
-            half = width // 2
-            wanted = max(name.cell_len for name in names)
-            widths = [min(wanted, half), width - half - 3]
-        rows = turned
+    has_head = widths is not None or len(rows) == 1
+    if not has_head:
+        names, *cells = rows
+        rows = []
+        for row in cells:
+            rows += [*zip(names, row, strict=True), (Text(), Text())]
+        rows.pop()
+        half = width // 2
+        wanted = max(name.cell_len for name in names)
+        widths = [min(wanted, half), width - half - 3]
     table = Table(show_edge=False, pad_edge=False, show_header=has_head)
-    body = rows[1:] if has_head else rows
     for place, name in enumerate(rows[0]):
-        texts = [row[place].plain for row in body]
-        known = [text for text in texts if text not in _UNKNOWN]
-        is_numeric = bool(known) and all(map(_NUMBER.fullmatch, known))
-        table.add_column(
-            name,
-            justify="right" if is_numeric else "left",
-            overflow="fold",
-            width=widths[place] if widths else None,
-        )
-    for row in body:
+        table.add_column(name, overflow="fold", width=widths[place] if widths else None)
+    for row in rows[1:] if has_head else rows:
         table.add_row(*row)
     return table
 

@@ -13,7 +13,6 @@ from medlive.cli.options import ByOption, DryRunOption, MomentOption
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     failed,
     fields_of,
     first_of,
@@ -132,11 +131,8 @@ def _describe_harvests(
     hint = "`medlive source check` says what its threads lack"
     failure: BaseException | None = failed(given_up, hint)
     if broken:
-        # A fault of medlive itself, which has no status of its own, before what an operator can mend.
-        failure = max(broken, key=lambda error: getattr(error, "exit_status", 100))
+        failure = broken[0]
         notes += given_up
-        if len(broken) == len(wanted):
-            raise failure
     table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
     return Result(value, [table], notes, failure)
 
@@ -212,14 +208,11 @@ def import_(
 
 def list_() -> Result:
     """List the communities with their address and boards."""
-    value, rows = {}, []
+    names = ("base_url", "boards", "min_interval_s")
+    rows = []
     for name, site in select_sources(read_settings(), []).items():
-        settings = site.settings
-        value[name] = settings
-        boards = ", ".join(settings.boards) or "all"
-        rows.append([name, settings.base_url, boards, settings.min_interval_s])
-    columns = ["source", "address", "boards", "least interval (s)"]
-    return Result(value, [Grid(columns, rows)])
+        rows.append({"source": name, **fields_of(site.settings, names)})
+    return Result(rows, [table_of(rows, ("source", *names))])
 
 
 def check(
@@ -351,10 +344,8 @@ def prune() -> Result:
     counts = with_instance(prune_by_hand)
     failure = None
     if counts["busy"] or counts["damaged"]:
-        busy = counted(counts["busy"], "community is", "communities are")
-        damaged = counted(counts["damaged"], "file is", "files are")
         failure = CheckFailed(
-            f"{busy} being harvested, {damaged} damaged",
+            f"{counts['busy']} communities being harvested, {counts['damaged']} files damaged",
             hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
         )
     keep_days = read_settings().archive.keep_days

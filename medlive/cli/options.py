@@ -66,7 +66,6 @@ ThreadArgument = Annotated[
 DecisionOption = Annotated[
     int | None, Option(metavar="N", help="Show this decision, not the latest.")
 ]
-ReplaceOption = Annotated[bool, Option(help="Overwrite an existing file.")]
 ByOption = Annotated[str | None, Option(help="Who says so.")]
 DryRunOption = Annotated[bool, Option(help="Say what would be done; do nothing.")]
 UnverifiedOption = Annotated[bool, Option(help="Take a snapshot without verifying it.")]

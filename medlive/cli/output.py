@@ -15,7 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
@@ -65,9 +65,6 @@ TRUST = {
     "origin": "Signed with the key that was given.",
     "broken": "Its signature could not be checked.",
 }
-_WHOLE = {"run.json": "a run folder", "manifest.json": "a snapshot"}
-"""What says that a folder's files belong together and are medlive's to write."""
-
 stderr = Console(stderr=True, highlight=False)
 
 Tick = Callable[..., None]
@@ -248,6 +245,8 @@ def _cell(cell: object) -> Text:
             text = f"{cell:%Y-%m-%d %H:%M}"
         case float():
             text = str(round(cell, 4))
+        case dict():
+            text = "\n".join(f"{name} {part}" for name, part in cell.items())
         case list() | tuple():
             text = "\n".join(map(str, cell))
         case _ if hasattr(cell, "low") and hasattr(cell, "why"):
@@ -255,11 +254,6 @@ def _cell(cell: object) -> Text:
         case _:
             text = str(cell)
     return Text(printable_lines(text))
-
-
-def counted(n: int, single: str, many: str = "") -> str:
-    """A number with its noun: "1 thread", "2 threads"; `many`: the plural that is not `single` and an s."""
-    return f"{n} {single if n == 1 else many or single + 's'}"
 
 
 def first_of(notes: Sequence[str], most: int, of_all: int | None = None) -> list[str]:
@@ -275,11 +269,6 @@ def failed(problems: Sequence[str], hint: str | None = None) -> CheckFailed | No
     return CheckFailed("; ".join(problems), hint=hint) if problems else None
 
 
-def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def say(text: str) -> None:
     """A remark on stderr."""
     logs.REMARKS.info(text)
@@ -291,10 +280,10 @@ def print_table(
     *,
     title: str | None = None,
 ) -> None:
-    """A table for people on stdout; nothing without a row. Numbers are on the right. A cell's text is never read as
-    markup; a `Text` keeps its style.
+    """A table for people on stdout; nothing without a row. A cell's text is never read as markup; a `Text` keeps its
+    style.
 
-    No word is cut: a table that is too wide has its columns as rows, or else a line for each value.
+    No word is cut: a table that is too wide has a line for each value.
     """
     cells = [list(map(_cell, row)) for row in rows]
     if not cells:
@@ -330,28 +319,12 @@ def describe_report(report: "Report", names: Sequence[str]) -> Result:
     return Result(value, shown, notes)
 
 
-def new_file(path: Path, replace: bool = False) -> None:
-    """See that a result may be written to `path`, before the work that makes it.
-
-    Raises UsageError for an existing one, unless `replace`; and always for a folder, and for a path
-    inside a run folder or a snapshot, whose files are evidence.
-    """
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint="name a file")
-    parent = path.absolute().parent.resolve()
-    for folder in (parent, *parent.parents):
-        for name, what in _WHOLE.items():
-            # Further up another program's manifest.json may lie, as of a browser's extension.
-            with suppress(OSError), (folder / name).open("rb") as file:
-                if b"medlive" in file.read(65_536):
-                    raise UsageError(
-                        f"{path} is inside {what}, {folder}, where medlive alone writes",
-                        hint="name a file elsewhere",
-                    )
-    if not replace and os.path.lexists(path):
+def new_file(path: Path) -> None:
+    """See that a result may be written to `path`, before the work that makes it. Raises UsageError for an existing
+    one."""
+    if os.path.lexists(path):
         raise UsageError(
-            f"{path} is there already",
-            hint="name another file, or --replace writes over it",
+            f"{path} is there already", hint="name another file, or remove it"
         )
 
 

@@ -10,7 +10,7 @@ from typer import Option
 
 from medlive.api import open_registry
 from medlive.cli.options import PublicKeysOption
-from medlive.cli.output import Result, counted, with_session
+from medlive.cli.output import Result, with_session
 from medlive.config import Settings
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import index_path, snapshots_path
@@ -69,11 +69,7 @@ def build(
     write_site(files, out)
     size = sum(map(len, files.values()))
     fix_hard(inputs.hard_file, files[f"data/{HARD}"])
-    left_out = []
-    notes = []
-    for name, why in content.left_out:
-        left_out.append({"name": name, "why": why})
-        notes.append(f"left out: {name}: {why}")
+    notes = [f"left out: {name}: {why}" for name, why in content.left_out]
     for why in content.not_publishable:
         notes.append(f"not publishable, as every page says: {why}")
     counts = {
@@ -86,10 +82,10 @@ def build(
         "folder": out,
         "bytes": size,
         **counts,
-        "left_out": left_out,
+        "left_out": content.left_out,
         "not_publishable": content.not_publishable,
     }
-    parts = [counted(n, name.removesuffix("s")) for name, n in counts.items()]
+    parts = [f"{n} {name}" for name, n in counts.items()]
     text = f"{out}: {', '.join(parts)}; {size:,} bytes"
     return Result(value, [text], notes)
 

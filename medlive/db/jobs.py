@@ -165,13 +165,6 @@ async def find_lost(session: Session) -> list[int]:
     )
 
 
-async def count_waits(session: Session) -> Sequence[Record]:
-    """How many threads wait for what, most first: waits_for (None: for nothing, they are lost), threads."""
-    return await session.records(
-        "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
-    )
-
-
 async def count_waiting(session: Session, queue: str) -> Record:
     """How many jobs of a queue are being done or wait (open), and of those that wait, how many could be done now
     (ready) or wait for the time of their next attempt (delayed), the earliest until next_at (None: none is delayed)."""
@@ -185,16 +178,6 @@ async def count_waiting(session: Session, queue: str) -> Record:
         queue=queue,
     )
     return waiting
-
-
-async def list_failed_jobs(session: Session) -> Sequence[Record]:
-    """The failed jobs of all queues by reason, most first: queue, reason, jobs, last_at (when the last one failed;
-    None: not recorded)."""
-    return await session.records("""
-        SELECT queue_name AS queue, coalesce(reason, 'not recorded') AS reason, count(*) AS jobs,
-        max(failed_at) AS last_at FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id
-        WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2
-        """)
 
 
 async def find_failed_jobs(session: Session, reason: str = "") -> list[int]:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from email.utils import format_datetime, parsedate_to_datetime
+from email.utils import format_datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -130,14 +130,7 @@ def respond(
     if modified and modified <= clock.now():
         headers["Last-Modified"] = format_datetime(modified.astimezone(UTC), True)
     tags = request.headers.get("If-None-Match")
-    since = request.headers.get("If-Modified-Since")
-    is_cached = False
-    if tags is not None:
-        is_cached = tag in tags.replace(" ", "").split(",")
-    elif since is not None and "Last-Modified" in headers:
-        changed = parsedate_to_datetime(headers["Last-Modified"])
-        is_cached = changed <= parsedate_to_datetime(since)
-    if is_cached:
+    if tags is not None and tag in tags.replace(" ", "").split(","):
         del headers["Content-Type"]
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers)
@@ -254,23 +247,6 @@ def _second(moment: datetime | None) -> str | None:
     return f"{moment:%Y-%m-%d %H:%M:%S}" if moment else None
 
 
-def medlive_rows(threads: Sequence[SampleThread]) -> dict[str, Any]:
-    """A response to the list request."""
-    rows = []
-    for thread in threads:
-        posted = thread.posted_at
-        placements = [message.placement for message in thread.messages]
-        row = {
-            "title": thread.title,
-            "url": thread.path,
-            "inputtime": int(posted.timestamp()) if posted else None,
-            "comment_count": placements.count("comment"),
-            "content": thread.messages[0].text[:60] if thread.messages else "",
-        }
-        rows.append(row)
-    return {"code": 200, "data": {"data": rows}}
-
-
 def medlive_thread(thread: SampleThread) -> str:
     """A case article with its comments, and the comments' replies."""
     opening, *rest = thread.messages
@@ -353,10 +329,22 @@ async def medlive_list(community: Community, request: Request) -> Response:
     form = await request.form()
     if form.get("_token") != TOKEN:
         raise HTTPException(403, "token missing")
-    rows = community.on_board(str(form.get("branch", "")))
+    threads = community.on_board(str(form.get("branch", "")))
     width = page_number(form.get("size", ""))
     start = (page_number(form.get("page", "")) - 1) * width
-    return JSONResponse(medlive_rows(rows[start : start + width]))
+    rows = []
+    for thread in threads[start : start + width]:
+        posted = thread.posted_at
+        placements = [message.placement for message in thread.messages]
+        row = {
+            "title": thread.title,
+            "url": thread.path,
+            "inputtime": int(posted.timestamp()) if posted else None,
+            "comment_count": placements.count("comment"),
+            "content": thread.messages[0].text[:60] if thread.messages else "",
+        }
+        rows.append(row)
+    return JSONResponse({"code": 200, "data": {"data": rows}})
 
 
 async def whole_thread(

@@ -53,10 +53,6 @@ from medlive.sources.registry import build_site
 MARK = "demo-home"
 """The file that says that a home is the demo's."""
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
-LIVE_TIMEOUT_S = 7200.0
-"""Seconds for one reply of a live endpoint, which a person may write by hand."""
-LIVE_CALLS = 128
-"""Calls of a live endpoint at once, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +66,7 @@ class DemoResult:
     skipped_steps: tuple[str, ...]  # Why each of the others was skipped
     scores: ScoreTable
     report: Path
+    is_recorded: bool  # Whether no role asked a model
 
     @property
     def new_threads(self) -> int:
@@ -77,19 +74,16 @@ class DemoResult:
         return sum(h.counts["new"] + h.counts["revised"] for h in self.harvested)
 
 
-def demo_settings(settings: Settings, live: RoleSettings | None) -> Settings:
+def demo_settings(settings: Settings) -> Settings:
     """The settings of the demo: an embedded database, and loopback addresses allowed.
 
-    The live endpoint curates, else a role's engine from config/models.toml, else the recording.
+    A role's engine from config/models.toml curates, else the recording.
     """
-    if live is not None:
-        roles = dict.fromkeys((*CURATION_ROLES, "prober"), live)
-    else:
-        recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
-        roles = {}
-        for role in CURATION_ROLES:
-            own = getattr(settings.roles, role)
-            roles[role] = recorded if own.engine == "rules" else own
+    recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
+    roles = {}
+    for role in CURATION_ROLES:
+        own = getattr(settings.roles, role)
+        roles[role] = recorded if own.engine == "rules" else own
     return settings.model_copy(
         update={
             "database_url": None,
@@ -102,7 +96,6 @@ def demo_settings(settings: Settings, live: RoleSettings | None) -> Settings:
 async def run_demo(
     settings: Settings,
     notify: Callable[[str], None],
-    live: RoleSettings | None = None,
     record_to: Path | None = None,
 ) -> DemoResult:
     """Run the loop once.
@@ -110,20 +103,18 @@ async def run_demo(
     Args:
         settings: Whose home is the demo's.
         notify: Called at the start of each stage.
-        live: A user's own endpoint, used instead of the recording.
-        record_to: The file to record its replies in.
+        record_to: The file to record the models' replies in.
 
     Raises:
         CheckFailed: When a stage fails.
     """
-    settings = demo_settings(settings, live)
+    settings = demo_settings(settings)
+    models = {getattr(settings.roles, role).model for role in CURATION_ROLES} - {None}
+    who = ", ".join(sorted(models)) or "recorded replies of a language model"
     recording = None
-    who = "recorded replies of a language model"
-    if live:
-        who = f"{live.model} at {live.base_url}"
-    if live and record_to:
-        how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
-        recording = Recording(live.model or "", f"{now():%Y-%m-%d}", how)
+    if record_to:
+        how = f"Replies of {who} to the demo's threads, recorded by `medlive demo --record`."
+        recording = Recording(who, f"{now():%Y-%m-%d}", how)
     was_running = embedded.status(settings.home) is not None
     try:
         await _take_home(settings)
@@ -163,6 +154,7 @@ async def run_demo(
         skipped_steps=skipped,
         scores=scores,
         report=report,
+        is_recorded=not models,
     )
 
 

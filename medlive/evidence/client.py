@@ -80,7 +80,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         if contact is None and not all(map(_is_loopback, hosts)):
             raise ConfigError(
                 "fetching from a publisher needs a contact address in the User-Agent",
-                hint="set MEDLIVE_HARVEST__CONTACT to an e-mail or web address of yours, or give --contact",
+                hint="set MEDLIVE_HARVEST__CONTACT to an e-mail or web address of yours",
             )
         self._pause_s = pause_s
         self._free_at: dict[str, float] = {}

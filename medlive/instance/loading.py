@@ -106,7 +106,7 @@ def load_settings(
         for name in (*PATHS, *MODELS):
             _anchor(table, name.split("."), path.parent, is_model=name in MODELS)
         _merge(values, table, origin_of(path), origins)
-    report_unnamed(env, folder, Settings.model_fields)
+    report_unnamed(env, folder)
     _merge_environment(values, env, origins)
     try:
         settings = Settings.model_validate(values)
@@ -120,7 +120,10 @@ def load_settings(
         hint = None
         if first["type"] == "extra_forbidden":
             problem = "unknown setting"
-            hint = _nearest_setting(parts, origin)
+            known = getattr(_kind_of(parts[:-1]), "model_fields", ())
+            near = get_close_matches(parts[-1], known, n=1)
+            meant = f"is {near[0]} meant? " if near else ""
+            hint = f"{meant}`medlive config show` lists the settings"
         raise ConfigError(f"{origin}: {where}: {problem}", hint=hint) from exc
     use_authority(settings.tls.authority)
     use_plugins(settings.plugins)
@@ -131,20 +134,6 @@ def load_settings(
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """The effective settings. Raises as `load_settings` does."""
     return load_settings(environment)[0]
-
-
-def _nearest_setting(path: list[str], origin: str) -> str:
-    """Which setting may be meant, written as its origin, a variable or a file, writes it."""
-    *above, name = path
-    known = getattr(_kind_of(above), "model_fields", ())
-    near = get_close_matches(name, known, n=1)
-    if not near:
-        return "`medlive config show` lists the settings"
-    meant = [*above, *near]
-    if not origin.startswith(_PREFIX):
-        return f"is {'.'.join(meant)} meant?"
-    rest = origin[len(_PREFIX) :].split("__")[len(meant) :]
-    return f"is {_PREFIX}{'__'.join([*meant, *rest]).upper()} meant?"
 
 
 def _kind_of(path: Sequence[str]) -> Any:

@@ -202,7 +202,7 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetrieve
 def evidence_folder(settings: Settings, named: str) -> Path:
     """The folder of an index, given by its name under MEDLIVE_HOME or by a path.
 
-    Raises UsageError for an unknown index, listing the known ones.
+    Raises UsageError for an unknown index.
     """
     place = Path(named)
     if not named or "\0" in named:
@@ -212,10 +212,9 @@ def evidence_folder(settings: Settings, named: str) -> Path:
         return indexes / named
     if place.is_dir():
         return place
-    names = sorted(path.name for path in indexes.glob("*/"))
     raise UsageError(
-        f"unknown evidence index {named!r}; known indexes: {', '.join(names) or 'none'}",
-        hint="build one with medlive evidence build",
+        f"unknown evidence index {named!r}",
+        hint="medlive evidence list shows them; build one with medlive evidence build",
     )
 
 

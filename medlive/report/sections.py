@@ -372,8 +372,8 @@ def fisher_interval(r: float, n: int) -> str:
 
 
 _NO_META = (
-    "The grader was not held against people. Run medlive eval meta RUN --human FILE --out DIR, and give "
-    "DIR/meta.json to this report with --meta."
+    "The grader was not held against people. Run medlive eval meta RUN --human FILE --json > meta.json, and give "
+    "that file to this report with --meta."
 )
 _LENGTH = (
     "Characters of an answer against its score. Partial: Pearson's r given the model and the case, so that neither "

@@ -132,7 +132,7 @@ async def test_a_dead_key_is_asked_once_and_fails_no_thread(instance: Instance) 
         )
         _point(instance, endpoint.url)
         done = await _do(instance, "curate", "--json", status=ENDPOINT_GONE)
-        assert f"status 401: no; {THREADS} threads wait" in done.err
+        assert f"status 401: no; threads that wait: {THREADS}" in done.err
         assert (done.json["outcomes"], done.json["left"], endpoint.asked) == (
             {},
             THREADS,

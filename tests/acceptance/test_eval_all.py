@@ -130,19 +130,7 @@ async def test_nothing_is_sent_before_a_yes(
             closed.setattr("sys.stdin", None)
             assert await here(*mine) == 2
         assert "nobody is there to answer" in capsys.readouterr().err
-        assert (
-            await here(*mine, "--dry-run", "--max-calls", "7", "--mode", "criterion")
-            == 0
-        )
-        told = capsys.readouterr()
-        criteria = sum(
-            len(row["rubric_items"])
-            for row in json.loads((snapshot / "livemedbench.json").read_text())
-        )
-        assert (
-            f"--max-calls 7 would end the work before all {CASES + criteria} calls"
-            in told.err
-        )
+        assert await here(*mine, "--dry-run", "--mode", "criterion") == 0
         monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
         monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
         assert await here(*mine) == 1
@@ -235,7 +223,7 @@ async def test_what_is_ungraded_is_in_the_report_and_the_status(
     async with serve(_HalfMute) as url:
         mine = command(snapshot, url, tmp_path / "out", "--yes", "--concurrency", 1)
         assert await here(*mine) == 1
-        assert "criteria are ungraded" in capsys.readouterr().err
+        assert "criteria ungraded" in capsys.readouterr().err
         page = tmp_path / "out" / "report" / "index.html"
         assert page.exists()
         assert await here(*mine) == 0, capsys.readouterr().err

@@ -272,7 +272,7 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
     async with bad_endpoint(
         choose=lambda body: sends(_completion(_said(body)))
     ) as endpoint:
-        planned = await grade("--dry-run")
+        planned = (await grade("--dry-run"))["grades"]
         assert (endpoint.asked, planned["calls"], planned["usd"]) == (
             0,
             FEW * CRITERIA,
@@ -285,14 +285,14 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
             FEW * CRITERIA - 30,
         )
         assert "30 calls" in part["stopped"]
-        left = await grade("--dry-run")
-        assert (left["settled"], left["calls"]) == (30, FEW * CRITERIA - 30)
+        left = (await grade("--dry-run"))["grades"]
+        assert (left["about"]["settled"], left["calls"]) == (30, FEW * CRITERIA - 30)
         # 1,100 tokens a call as this endpoint charges, and one beyond the limit at most.
         part = await grade("--max-tokens", "9000", "--concurrency", "4", status=1)
         assert 0 < part["calls"] <= 9
         done = await grade()
         assert (done["ungraded"], endpoint.asked) == (0, FEW * CRITERIA)
-        assert (await grade("--dry-run"))["calls"] == 0
+        assert (await grade("--dry-run"))["grades"]["calls"] == 0
         again = (await grade("--repeats", "2", "--mode", "rubric"))["repeated"]
         assert again["calls"] > 0
         assert again["missing"] == 0

@@ -99,8 +99,8 @@ async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
     assert json.dumps(found["proof"])
     show_result(Result(None, describe_thread(case_id, found)))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "ceiling 1.00, floor 0.00, separation 1.00" in shown
-    assert "Proof of the rubric: passed" in shown
+    assert "proof passed ┃ rounds" in shown
+    assert "ceiling ┃ floor ┃ separation" in shown
 
 
 async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
@@ -121,7 +121,7 @@ async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
     assert (made["passed"], made["failed"], made["ceiling"]) == (0, 1, None)
     show_result(Result(None, describe_thread(case_id, found)))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Proof of the rubric: failed" in shown
+    assert "proof passed ┃ rounds" in shown
     assert "continue3" in shown  # a word of the wrong answer
     await decide_case(database, case_id, ReviewAction.APPROVE, "it is short")
     assert await figures_of(database, case_id) == (None, None, None, None)

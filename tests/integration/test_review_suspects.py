@@ -68,7 +68,7 @@ async def test_a_suspect_is_disputed_once(
         assert first["bad_models"][0] == f"m{MODELS - 1}"
         others = len(listed) - 1
         said = instance.here(*asked, "--dispute").err
-        assert "1 dispute opened" in said
+        assert "1 disputes opened" in said
         assert f"{others} are about cases that are not in this database" in said
         again = instance.here(*asked, "--dispute").err
         assert "0 disputes opened" in again

@@ -7,9 +7,9 @@ from typing import Annotated
 from typer import Option
 
 from medlive.cli.options import MomentOption, Several, option_group
-from medlive.cli.output import Grid, Result, counted, echo_lines, table_of, with_session
+from medlive.cli.output import Result, echo_lines, table_of, with_session
 from medlive.clock import parse_week
-from medlive.db.audit.listing import Filter, Listing, count_rows, load_page, stream_rows
+from medlive.db.audit.listing import Filter, Listing, load_page, stream_rows
 from medlive.db.audit.tables import CASES
 from medlive.db.curation.cases import list_overruled
 from medlive.db.session import Session
@@ -47,7 +47,6 @@ class Listed:
         text: Words that the thread or its case has.
         limit: Rows on a page.
         after: The page behind this key.
-        counts: Count what the filter finds, by each facet, instead.
         csv: Print every row that the filter finds as CSV.
     """
 
@@ -65,7 +64,6 @@ class Listed:
     text: str = ""
     limit: Annotated[int, Option(min=1, max=1000)] = 50
     after: str | None = None
-    counts: bool = False
     csv: bool = False
 
 
@@ -89,18 +87,11 @@ def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result |
     if which.csv:
         with_session(print_csv)
         return None
-    if which.counts:
-        counts = with_session(count_rows, listing, where)
-        cells = []
-        for facet, numbers in counts.facets.items():
-            cells += [[facet, value or None, n] for value, n in numbers.items()]
-        title = counted(counts.total, "row") + " or more" * counts.capped
-        return Result(counts, [Grid(["facet", "value", "rows"], cells, title)])
     page = with_session(load_page, listing, where, after=which.after, size=which.limit)
     rows = without_identifiers(page.rows)
     notes = []
     if not rows:
-        notes.append("nothing matches; --counts says what there is")
+        notes.append("nothing matches")
     if page.after:
         notes.append(f"more: --after '{page.after}'")
     return Result({"rows": rows, "after": page.after}, [table_of(rows, names)], notes)

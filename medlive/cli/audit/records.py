@@ -10,7 +10,6 @@ from typer import Argument, Option
 from medlive.cli.options import OptionalCount, WeekOption
 from medlive.cli.output import (
     Result,
-    counted,
     failed,
     fields_of,
     list_result,
@@ -68,11 +67,9 @@ def cost(
         "usd_a_kept_case": a_case,
     }
     each = "unknown" if a_case is None else f"{a_case:.4f}"
-    title = (
-        f"Cost: {week or 'all weeks'}; {counted(kept, 'case')} kept, {each} USD each"
-    )
+    title = f"Cost: {week or 'all weeks'}; {kept} cases kept, {each} USD each"
     if parked:
-        title += f"; {counted(parked, 'thread')} parked"
+        title += f"; {parked} threads parked"
     return Result(value, [table_of(rows, _SPENT, title)])
 
 
@@ -111,10 +108,7 @@ def verify(
     """
     log, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
     value = fields_of(log, ("entries", "head", "faults")) | {"anchors": anchors}
-    entries = counted(log.entries, "entry", "entries")
-    summary = (
-        f"{entries}, head {log.head}; compared with {anchors} statements of snapshots"
-    )
+    summary = f"{log.entries} entries, head {log.head}; compared with {anchors} statements of snapshots"
     return Result(value, [summary], failure=failed(log.faults))
 
 

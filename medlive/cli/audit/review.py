@@ -33,7 +33,7 @@ from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction
 from medlive.errors import UsageError, first_fault
 from medlive.instance.loading import read_settings
 from medlive.integrity.log import read_bytes
-from medlive.rubric.model import Difficulty, Register, unproved_words
+from medlive.rubric.model import unproved_words
 from medlive.service.curation import review
 from medlive.service.curation.complete import queue_proof
 from medlive.service.curation.editing import (
@@ -118,8 +118,6 @@ def reject(
 def edit(
     case_id: CaseArgument,
     file: Path | None = None,
-    difficulty: Difficulty | None = None,
-    register: Register | None = None,
     reason: str = "",
     by: ByOption = None,
 ) -> None:
@@ -131,27 +129,19 @@ def edit(
 
     Args:
         file: JSON with what changes, and the revision. Without it the case is printed as such a file.
-        difficulty: Instead of a file.
-        register: Whom it is written for; instead of a file.
         reason: Why; it stays in the database.
     """
-    kind = {"difficulty": difficulty, "dialogue_register": register}
-    if file and any(kind.values()):
-        raise UsageError("--file takes no --difficulty or --register beside it")
-    if file is None and not any(kind.values()):
+    if file is None:
         print_json(with_database(load_edit, case_id).model_dump(mode="json"))
         return
-    edited = CaseEdit.model_validate(kind)
-    if file:
-        hint = "`medlive review edit CASE` prints such a file, with the revision"
-        try:
-            edited = CaseEdit.model_validate_json(read_bytes(file))
-        except ValidationError as exc:
-            why = f"{file} is not an edited case: {first_fault(exc)}"
-            raise UsageError(why, hint=hint) from exc
-        if edited.revision is None:
-            why = f"{file} is not an edited case: it has no revision"
-            raise UsageError(why, hint=hint)
+    hint = "`medlive review edit CASE` prints such a file, with the revision"
+    try:
+        edited = CaseEdit.model_validate_json(read_bytes(file))
+    except ValidationError as exc:
+        why = f"{file} is not an edited case: {first_fault(exc)}"
+        raise UsageError(why, hint=hint) from exc
+    if edited.revision is None:
+        raise UsageError(f"{file} has no revision", hint=hint)
     done = with_database(edit_case, case_id, edited, reason, of=edited.revision, by=by)
     echo(f"{case_id} has revision {done.revision}")
 

@@ -5,7 +5,7 @@ from typing import Any
 from medlive import api
 from medlive.cli.evaluation.options import GradedRuns
 from medlive.cli.options import ByOption
-from medlive.cli.output import Result, counted, table_of, with_database, with_session
+from medlive.cli.output import Result, table_of, with_database, with_session
 from medlive.db.curation.reviews import list_disputes
 from medlive.errors import UsageError
 from medlive.evaluation.scoring.ability import suspects_of
@@ -46,9 +46,7 @@ def suspects(
             "bad_models": bad,
         }
         rows.append(row)
-    notes = [
-        f"{counted(len(rows), 'suspect')} among criteria of {len(scored.models)} models"
-    ]
+    notes = [f"{len(rows)} suspects among criteria of {len(scored.models)} models"]
     shown = [table_of(rows, _CELLS)]
     if not dispute:
         return Result(rows, shown, notes)
@@ -75,7 +73,7 @@ def suspects(
         except UsageError:
             strange += 1
     notes.append(
-        f"{counted(opened, 'dispute')} opened (medlive review disputes); {known} had one; "
+        f"{opened} disputes opened (medlive review disputes); {known} had one; "
         f"{strange} are about cases that are not in this database"
     )
     return Result(rows, shown, notes)

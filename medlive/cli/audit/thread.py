@@ -1,6 +1,6 @@
 """`medlive thread`: where threads stand, and every decision about one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medlive.cli.audit.case import Listed, list_rows
@@ -43,6 +43,8 @@ _COLUMNS = (
     "detail",
     "evidence",
 )
+_NOT_SHOWN = ("calls", "engine", "engines", "hits", "index", "pages", "verdicts")
+"""Parts of a record that are for machines: `--json` and the pages have them."""
 
 
 def list_(which: Listed) -> Result | None:
@@ -63,32 +65,13 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
 
 def describe_thread(name: str, record: Row) -> Shown:
     """What people see of what `inspect_thread` returns; a part without anything is left out."""
-    thread, origin = record["thread"], record["origin"]
+    thread, case = record["thread"], record["case"]
     yield messages_table(thread["messages"], f"{name}: {thread['title']}")
-    pages = [f"{page['path']} at {page['place']['offset']}" for page in origin["pages"]]
-    counts = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
-    about = {"pages": pages, "identifiers": counts or "none found"}
-    yield from _table("Where it is from", _facts({**origin, **about}))
-    verdicts = record["filters"]
-    failures = [verdict for verdict in verdicts if not verdict["passed"]]
-    state = f"all {len(verdicts)} passed" if verdicts else "none made"
-    if failures:
-        state = f"{len(failures)} of {len(verdicts)} failed"
-    yield f"Filters: {state}"
-    yield from _table("Failed", failures)
-    yield from _table("Parked", _facts(record["parked"] or {}))
-    yield from _table("Overruled", record["overruled"])
-    if curation := record["curation"]:
-        yield from _describe_curation(curation, record["decided"])
-    if record["proof"]:
-        yield from _describe_proof(record["proof"], record["case"])
-    if len(record["decisions"]) > 1:
-        title = "Decisions, the latest first (--decision N shows one)"
-        yield from _table(title, record["decisions"])
-    if case := record["case"]:
-        yield from _describe_case(case)
-        yield from _table("Rubric", record["criteria"])
-    yield from _table("Reviews", record["reviews"])
+    if case and (unproved := unproved_words(case["unproved_since"])):
+        yield f"The rubric is {unproved}"
+    for part, value in record.items():
+        if part != "thread":
+            yield from _describe(part, value)
 
 
 def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
@@ -100,139 +83,33 @@ def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
     return Grid(["id", "role", "verified", "text"], rows, title)
 
 
-def _table(title: str, rows: Sequence[Row]) -> Iterator[Grid]:
-    """Rows with all their values that are no records themselves; nothing without a row."""
-    if rows:
-        shown = set.intersection(*map(_plain, rows))
-        yield table_of(rows, [name for name in rows[0] if name in shown], title)
+def _describe(title: str, part: object) -> Shown:
+    """Records as a table, of checks those that failed, and below it the records inside them."""
+    rows = all_rows = _records(part)
+    if not isinstance(part, dict):
+        rows = [row for row in all_rows if not row.get("passed")]
+        if len(rows) < len(all_rows):
+            yield f"{title}: {len(all_rows) - len(rows)} of {len(all_rows)} passed"
+    if not rows:
+        return
+    inside: dict[str, list[Row]] = {}
+    for row in rows:
+        # What is inside several records names its own by their first value.
+        outer = dict([next(iter(row.items()))]) if len(rows) > 1 else {}
+        for name, value in row.items():
+            for record in _records(value):
+                inside.setdefault(name, []).append({**outer, **record})
+    names = [name for name in rows[0] if name not in inside]
+    yield table_of(rows, names, title)
+    for name, records in inside.items():
+        if name not in _NOT_SHOWN:
+            yield from _describe(f"{title}, {name}", records)
 
 
-def _facts(record: Row) -> list[Row]:
-    """The values of a record that are no records themselves, a row each."""
-    shown = _plain(record)
-    rows: list[Row] = []
-    for name, value in record.items():
-        if name in shown:
-            rows.append({"what": name.replace("_", " "), "value": value})
-    return rows
-
-
-def _plain(record: Row) -> set[str]:
-    """The names of a record's values that are no records themselves."""
-    names = set()
-    for name, value in record.items():
-        parts = value if isinstance(value, list | tuple) else [value]
-        if not any(isinstance(part, dict) for part in parts):
-            names.add(name)
-    return names
-
-
-def _describe_case(case: Row) -> Shown:
-    title = (
-        f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}, "
-        f"difficulty {case['difficulty']}, register {case['dialogue_register']}{_figures(case)}"
-    )
-    if unproved := unproved_words(case["unproved_since"]):
-        title += f", {unproved}"
-    yield from _table(title, _facts(case))
-    yield from _table("What the query asks", case["asked"])
-    yield from _table("Contradictions", case["conflicts"])
-    yield from _table("What the rubric leaves out, in order", case["omitted"])
-    if completion := case["completion"]:
-        title = f"Points that the advice lacks {completion['note']}"
-        yield from _table(title, completion["points"])
-
-
-def _figures(figures: Row) -> str:
-    """What the proof says of the rubric, after a comma; empty where it was not proved."""
-    text = ""
-    for name in ("ceiling", "floor", "separation", "ordinary"):
-        if figures["ceiling"] is not None and figures[name] is not None:
-            text += f", {name} {figures[name]:.2f}"
-    return text
-
-
-def _describe_proof(proof: Row, case: Row | None) -> Shown:
-    """The answers of known quality, how the rubric grades them, and what spoke against it."""
-    state = "passed" if proof["passed"] else "failed"
-    if case and not proof["applies"]:
-        state = (
-            f"{unproved_words(case['unproved_since'])}; of the rubric before, {state}"
-        )
-    engines = proof["engines"]
-    yield from _table(
-        f"Proof of the rubric: {state}{_figures(proof['figures'])},"
-        f" revised {proof['rounds']} times; answers by {engines['prober']['model']},"
-        f" graded by {engines['grader']['model']}",
-        proof["probes"],
-    )
-    yield from _table("What spoke against the rubric", proof["findings"])
-
-
-def _describe_curation(curation: Row, decided: Row) -> Shown:
-    title = (
-        f"Curation: {curation['outcome']} at {curation['stage']}"
-        f" on {decided['at'][:10]}, attempt {decided['attempt']}"
-    )
-    if curation["reason"]:
-        title += f", {curation['reason']}: {curation['detail']}"
-    yield title
-    yield from _table("Elements", curation["elements"])
-    parts = []
-    for name in ("s_cc", "s_inf", "s_align"):
-        score = curation[name]
-        figure = "not judged" if score is None else f"{score:.3g}"
-        parts.append(f"S{name[1:]} {figure}")
-    limits = [f"{name} {limit:g}" for name, limit in curation["thresholds"].items()]
-    yield f"{', '.join(parts)} (have to exceed: {', '.join(limits)})"
-    yield from _table("Needed of the history", curation["requirements"])
-    yield from _describe_claims(curation["claims"])
-    if examined := curation["cross_examination"]:
-        yield from _table("Cross-examination", _facts(examined))
-        yield from _table("Its questions", examined["questions"])
-    suspicions = [check for check in curation["checks"] if not check["passed"]]
-    yield from _table(f"Failed of {len(curation['checks'])} checks", suspicions)
-    if reading := curation["second_reading"]:
-        title = f"Second reading by {reading['engine']['model']}"
-        yield from _table(title, _facts(reading))
-        yield from _table("Wrong", reading["wrong"])
-        yield from _table("Third voice", reading["voices"])
-        title = "Rests on what the text does not hold"
-        yield from _table(title, _facts(reading["unseen"]))
-    yield from _table("Held for a person", curation["holds"])
-
-
-def _describe_claims(claims: Sequence[Row]) -> Shown:
-    judged, cited = [], []
-    for claim in claims:
-        second = claim["second"] or {}
-        answer = _second_check(second) if second else None
-        judged.append({**claim, "second": answer})
-        addresses = {}
-        for hit in claim["hits"]:
-            addresses[hit["passage"]["id"]] = hit["passage"]["url"]
-        quoted = {
-            "verdict": claim["citations"],
-            "second check: false": second.get("citations"),
-            "second check: could hurt": second.get("harm_citations"),
-        }
-        for check, citations in quoted.items():
-            for citation in citations or ():
-                address = addresses.get(citation["passage_id"])
-                about = {"claim": claim["element_id"], "by": check, "address": address}
-                cited.append(about | citation)
-    yield from _table("Evidence", judged)
-    yield from _table("Cited", cited)
-
-
-def _second_check(second: Row) -> str:
-    """What the second check answers, and why."""
-    answers = []
-    if second["false_by_passage"]:
-        answers.append("false by the passage")
-    if second["could_hurt"]:
-        answers.append("could hurt")
-    return f"{', '.join(answers) or 'not confirmed'}: {second['reason']}"
+def _records(value: object) -> list[Row]:
+    """A record, or the records of a list; nothing of other values."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [part for part in values if part and isinstance(part, dict)]
 
 
 def takedown(

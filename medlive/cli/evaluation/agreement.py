@@ -15,12 +15,10 @@ from medlive.cli.evaluation.options import (
     RunsArgument,
     SeedOption,
 )
-from medlive.cli.options import ReplaceOption
-from medlive.cli.output import Grid, Result, fields_of, new_file, table_of
+from medlive.cli.output import Grid, Result, fields_of, table_of
 from medlive.evaluation.agreement.judges import compare_judges
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.scoring.refusals import marked
-from medlive.report.tables import json_bytes, write_whole
 from medlive.statistics.raters import Reliability
 
 JudgesOption = Annotated[
@@ -34,7 +32,6 @@ HumanOption = Annotated[list[Path] | None, Option(help="People's ratings; repeat
 AdjudicatorOption = Annotated[
     str | None, Option(help="The rater who settled disagreements.")
 ]
-META = "meta.json"
 
 
 def meta(
@@ -46,16 +43,11 @@ def meta(
     allow: AllowOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
-    out: Path | None = None,
-    replace: ReplaceOption = False,
 ) -> Result:
     """Compare a run's grading with people, with a direct judge and with itself.
 
-    Args:
-        out: A folder to write meta.json into.
+    What --json prints, kept in a file, is for `medlive eval report --meta`.
     """
-    if out is not None:
-        new_file(out / META, replace)
     grading = meta_run(
         run_dir,
         human=human or (),
@@ -65,8 +57,6 @@ def meta(
         seed=seed,
         allow=allow or (),
     )
-    if out is not None:
-        write_whole(out / META, json_bytes(grading.as_json()))
     titled = partial(marked, overridden=grading.overridden)
     shown: list[Grid] = []
     if grading.coverage is not None and grading.human is not None:

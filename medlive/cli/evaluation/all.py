@@ -149,7 +149,7 @@ def all_(
     result["plan"] = {**plans, "all": sum_plans(plans)}
     failure: MedliveError | None = None
     with redirect_stdout(sys.stderr):
-        show_result(plans_result(plans, budget))
+        show_result(plans_result(plans))
         try:
             if not asking.calls.dry_run:
                 _work_through(stages, budget, ask_first=not yes)

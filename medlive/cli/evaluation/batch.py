@@ -15,10 +15,8 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     reason_notes,
 )
-from medlive.cli.options import ReplaceOption
 from medlive.cli.output import (
     Result,
-    counted,
     failed,
     first_of,
     new_file,
@@ -37,7 +35,6 @@ _COUNTS = ("met", "not_met", "ungraded", "stale", "unread", "missing", "open")
 def write(
     run_dir: RunArgument,
     out: Annotated[Path, Option(dir_okay=False)],
-    replace: ReplaceOption = False,
     grader: str | None = None,
     base_url: str | None = None,
     api_key_env: str | None = None,
@@ -55,7 +52,7 @@ def write(
         base_url: The grader's endpoint.
         api_key_env: The variable [OPENAI_API_KEY].
     """
-    new_file(out, replace)
+    new_file(out)
     by = Grading(
         calls=Calls(api_key_env=api_key_env, parameters=parameters),
         grader=grader,
@@ -72,7 +69,7 @@ def write(
             return write_batch(run_dir, engine.identity, body_of, out, mode=mode)
 
     done = wait_for(work())
-    notes = [counted(done.requests, "call")]
+    notes = [f"calls: {done.requests}"]
     if done.waiting:
         notes.append(
             f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"

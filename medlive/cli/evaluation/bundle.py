@@ -23,7 +23,6 @@ from medlive.cli.output import (
     Grid,
     Result,
     Shown,
-    counted,
     describe_report,
     fields_of,
     say,
@@ -129,10 +128,7 @@ def verify_bundle(
     )
     result = describe_report(report, ("model",))
     assert isinstance(result.value, dict)
-    info = report.info
     result.value["key_id"] = _key_of(report)
-    made_with = info and {"medlive": info.code_version, "numpy": info.numpy}
-    result.value["made_with"] = made_with
     if result.failure:
         return result
     try:
@@ -197,11 +193,7 @@ def leaderboard(
         info = run.info
         pinned = fields_of(run.grader, ("engine", "model", "mode", "prompt", "judge"))
         conditions = {
-            "snapshot": info.cases.name,
-            "snapshot_digest": info.cases.digest,
-            "cases": info.cases.count,
-            "selection": info.cases.selection,
-            "cases_digest": info.cases.rows,
+            "cases": info.cases,
             "template": info.template,
             "evidence": info.evidence,
             "grader": pinned,
@@ -213,20 +205,13 @@ def leaderboard(
         row = {
             "conditions": conditions,
             "bundles": entries,
-            "left_out": fields_of(ranking.left_out, ("cases", "criteria")),
-            "notes": ranking.notes,
             "scores": scores_json(ranking.table),
         }
         rows.append(row)
     apart = []
     for report, why in unranked:
         apart.append({"path": report.path, "model": report.model, "why": why})
-    value = {
-        "format": "medlive-leaderboard",
-        "format_version": 1,
-        "rankings": rows,
-        "apart": apart,
-    }
+    value = {"rankings": rows, "apart": apart}
     return Result(value, _describe(rankings, unranked), notes, failure)
 
 
@@ -236,7 +221,7 @@ def _describe(rankings: Sequence[Ranking], unranked: Unranked) -> Shown:
         info, cases = run.info, run.info.cases
         assert run.grader is not None
         yield (
-            f"{cases.name}, {counted(cases.count, 'case')} ({in_words(cases.selection)}); template "
+            f"{cases.name}, {cases.count} cases ({in_words(cases.selection)}); template "
             f"{info.template.name}; graded by {run.grader.model} in {run.grader.mode} mode"
         )
         yield from describe_scores(ranking.table)

@@ -1,7 +1,6 @@
 """`medlive eval contamination`: what a model may have seen in training, beside what it cannot have seen."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from medlive import api
 from medlive.cli.evaluation.options import Scoring
@@ -12,8 +11,7 @@ from medlive.cli.evaluation.tables import (
     rests_on,
     scored,
 )
-from medlive.cli.options import ReplaceOption
-from medlive.cli.output import Grid, Result, Shown, dimmed, new_file
+from medlive.cli.output import Grid, Result, Shown, dimmed
 from medlive.evaluation.scoring.contamination import (
     BookArm,
     ContaminationTable,
@@ -25,8 +23,6 @@ from medlive.report.html import format_p
 from medlive.report.tables import (
     arms_rows,
     contamination_json,
-    json_bytes,
-    write_whole,
 )
 from medlive.statistics.contamination import Drop, Effect
 
@@ -34,8 +30,6 @@ from medlive.statistics.contamination import Drop, Effect
 def contamination(
     *,
     how: Scoring,
-    out: Path | None = None,
-    replace: ReplaceOption = False,
 ) -> Result:
     """Compare each model on what it may have seen in training with what it cannot have seen.
 
@@ -43,18 +37,12 @@ def contamination(
     docs/contamination.md defines every figure.
 
     Args:
-        out: Write there instead of to stdout.
     """
-    if out is not None:
-        new_file(out, replace)
     table = scored(how)
     study = api.contamination(table)
     arms = score_arms(table)
     value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*table.warnings]
-    if out is not None:
-        write_whole(out, json_bytes(value))
-        notes.append(f"written: {out}")
     notes.append(
         "--json and medlive eval report have what else could have made it: other models, mix, placebos"
     )

@@ -91,12 +91,9 @@ def grade_answers(
     """Grade and read for harm, or plan it, and return the state of both; `rounds`: verdicts of each criterion."""
 
     def plan(engine: Engine, **how: Any) -> Result:
-        judge = _judge(by, mode, engine)
+        _judge(by, mode, engine)
         plans = plan_stages(run_dir, engine, mode, rounds=rounds, harm=harm, **how)
-        if list(plans) != ["grades"]:
-            return plans_result(plans, budget)
-        about = {"path": run_dir, "mode": mode, "grader": _grader(judge)}
-        return plan_result(plans["grades"], budget, **about)
+        return plans_result(plans)
 
     async def ask(engine: Engine, **how: Any) -> Result:
         judge = _judge(by, mode, engine)
@@ -188,23 +185,13 @@ def _describe_harm(done: HarmResult) -> Result:
     if controls.failed:
         notes.append(f"the judges of harm fail their control: {controls.failed}")
     notes += [*reason_notes("not read for harm", done.reasons), *done.notes]
-    failure = find_incomplete(
-        done.left,
-        "answer is not read for harm",
-        "answers are not read for harm",
-        [done],
-    )
+    failure = find_incomplete(done.left, "answers not read for harm", [done])
     table = table_of([value], _HARM_COUNTS, "read for harm")
     return Result({"harm": value}, [table], notes, failure)
 
 
 def _who(judge: Judge) -> str:
     return f"the grader is {judge.identity.model} in {judge.mode} mode ({judge.digest[:19]})"
-
-
-def _grader(judge: Judge) -> dict[str, object]:
-    about = {"mode": judge.mode, "judge": judge.digest}
-    return fields_of(judge.identity, ("engine", "model")) | about
 
 
 _COUNTS = ("path", "criteria", "met", "not_met", "ungraded", "reused", "calls")
@@ -215,18 +202,14 @@ def _describe_grades(
     done: GradeResult, repeated: CallsMade | None, judge: Judge, budget: Budget
 ) -> Result:
     value = fields_of(done, (*_COUNTS, *_MORE)) | {
-        "grader": _grader(judge),
+        "grader": fields_of(judge.identity, ("engine", "model"))
+        | {"mode": judge.mode, "judge": judge.digest},
         "spent": budget.as_json(),
     }
     row = value | {"unanswered": len(done.unanswered)}
     notes = [*done.notes, *reason_notes("ungraded", done.reasons)]
     failure = find_incomplete(
-        done.left,
-        "criterion is ungraded",
-        "criteria are ungraded",
-        [done],
-        "the same command grades them again",
-        always=True,
+        done.left, "criteria ungraded", [done], "the same command grades them again"
     )
     if repeated:
         value["repeated"] = {"calls": repeated.calls, "missing": repeated.left}
@@ -235,11 +218,7 @@ def _describe_grades(
             f"{repeated.calls} calls for repeated verdicts: medlive eval meta {done.path} shows how far they agree"
         )
         failure = failure or find_incomplete(
-            repeated.left,
-            "repeated verdict is missing",
-            "repeated verdicts are missing",
-            [repeated],
-            always=True,
+            repeated.left, "repeated verdicts missing", [repeated]
         )
     if judge.identity.engine == "rules":
         notes.append(
@@ -269,7 +248,7 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
         by, budget, lambda judge: [("answers", direct_work(run_dir, judge))]
     )
     if isinstance(outcome, list):
-        return plan_result(outcome[0], budget, path=run_dir)
+        return plan_result(outcome[0])
     (done,), _ = outcome
     value = {
         "path": run_dir,
@@ -279,8 +258,6 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
     }
     value |= fields_of(done, ("calls", "reasons", "stopped"))
     notes = [*done.notes, *reason_notes("no score", done.reasons)]
-    failure = find_incomplete(
-        done.left, "answer has no score", "answers have no score", [done]
-    )
+    failure = find_incomplete(done.left, "answers without a score", [done])
     table = table_of([value], ("path", "answers", "scored", "calls"))
     return Result(value, [table], notes, failure)

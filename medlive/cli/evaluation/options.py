@@ -20,15 +20,7 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from medlive.cli.options import DayOption, OptionalCount, PublicKeyOption, option_group
-from medlive.cli.output import (
-    Result,
-    counted,
-    first_of,
-    progress,
-    say,
-    table_of,
-    wait_for,
-)
+from medlive.cli.output import Result, first_of, progress, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
     CheckFailed,
@@ -64,24 +56,15 @@ Works = Iterable[tuple[str, tuple[Source, Path]]]
 """One after the other: what is counted while questions are asked, and these with their log."""
 
 
-def _run(path: Path) -> Path:
-    if not (path / "run.json").exists() and (inside := sorted(path.glob("*/run.json"))):
-        hint = f"name one, such as {inside[0].parent}, or, where several are taken, {path}/*"
-        raise UsageError(
-            f"{path} is not a run folder: it contains {len(inside)} of them", hint=hint
-        )
-    return path
-
-
 def check_runs(paths: list[Path]) -> list[Path]:
-    """The run folders. Raises UsageError for what is not one, or is given twice."""
+    """The run folders. Raises UsageError for one that is given twice."""
     places = set()
     for path in paths:
         place = path.resolve()
         if place in places:
             raise UsageError(f"{path} is given more than once")
         places.add(place)
-    return list(map(_run, paths))
+    return paths
 
 
 def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
@@ -124,7 +107,7 @@ CasesOption = Annotated[
     Option(help="A snapshot's folder or version, or a benchmark's file."),
 ]
 UnpinnedOption = Annotated[bool, Option(help="Accept replies that name another model.")]
-RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
+RunArgument = Annotated[Path, Argument(help="A run folder.")]
 RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=check_runs)]
 ParametersOption = Annotated[
     dict[str, Any] | None,
@@ -234,10 +217,7 @@ class Calls:
         if self.max_usd is not None:
             budget.usd_before, unpriced = spent_of(logs, self.price)
             if unpriced:
-                calls = counted(unpriced, "call")
-                say(
-                    f"without a price, not counted against --max-usd: {calls} on record"
-                )
+                say(f"calls without a price, not counted against --max-usd: {unpriced}")
         return budget
 
     def budget_of(self, *run_dirs: Path) -> Budget:
@@ -362,22 +342,17 @@ def plan_or_ask_questions(
 
 def find_incomplete(
     left: int,
-    one: str,
-    many: str,
+    what: str,
     work: Sequence[CallsMade] = (),
     hint: str = "the same command asks again",
-    *,
-    always: bool = False,
 ) -> MedliveError | None:
-    """Return the failure where something is left to do, None where nothing is.
+    """Return the failure where something is left to do or a limit ended the work; None where all is done.
 
     Args:
         left: How many are not done.
-        one: What the message says of one of them, after the number.
-        many: What it says of several.
+        what: What they are.
         work: What the work's parts came to.
         hint: What to do.
-        always: Whether a limit that ended the work is a failure although nothing is left.
     """
     silences = [part.silence for part in work if part.calls]
     if left and silences and all(silences) and (last := silences[-1]):
@@ -391,13 +366,13 @@ def find_incomplete(
         return EndpointUnavailable(
             f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
         )
-    what = counted(left, one, many)
-    stopped = next((part.stopped for part in work if part.stopped), None)
-    if stopped and (left or always):
-        return CheckFailed(
-            f"{stopped}; {what}", hint="the same command goes on from here"
-        )
-    return CheckFailed(what, hint=hint) if left else None
+    for part in work:
+        if part.stopped:
+            return CheckFailed(
+                f"{part.stopped}; {what}: {left}",
+                hint="the same command goes on from here",
+            )
+    return CheckFailed(f"{what}: {left}", hint=hint) if left else None
 
 
 def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
@@ -405,13 +380,12 @@ def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
     return [f"{what}: {n}: {reason}" for reason, n in reasons.items()]
 
 
-def plan_result(plan: Plan, budget: Budget, **about: object) -> Result:
-    """What calls would take, what they are about, and which limits would end the work before."""
+def plan_result(plan: Plan) -> Result:
+    """What calls would take."""
     figures = asdict(plan)
     counts = figures.pop("about") | figures
     note = "estimated (docs/grading.md); calls that have to be asked twice come on top"
-    notes = [note, *_warnings(plan, budget)]
-    return Result(about | counts, [table_of([counts], list(counts))], notes)
+    return Result(counts, [table_of([counts], list(counts))], [note, *_warnings(plan)])
 
 
 def sum_plans(plans: Mapping[str, Plan]) -> Plan:
@@ -427,26 +401,18 @@ def sum_plans(plans: Mapping[str, Plan]) -> Plan:
     )
 
 
-def plans_result(plans: Mapping[str, Plan], budget: Budget) -> Result:
-    """What several stages would take, and which limits would end the work before."""
+def plans_result(plans: Mapping[str, Plan]) -> Result:
+    """What several stages would take."""
     whole = sum_plans(plans)
     rows = []
     for stage, plan in {**plans, "all": whole}.items():
         rows.append({"stage": stage, **asdict(plan)})
     names = ("stage", "calls", "input_tokens", "output_tokens", "usd")
     note = "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown"
-    notes = [note, *_warnings(whole, budget)]
+    notes = [note, *_warnings(whole)]
     return Result(plans, [table_of(rows, names)], notes)
 
 
-def _warnings(plan: Plan, budget: Budget) -> Iterator[str]:
+def _warnings(plan: Plan) -> Iterator[str]:
     if plan.usd is None and plan.calls:
         yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file(os.environ)}"
-    limits = {
-        "--max-calls": (budget.max_calls, plan.calls),
-        "--max-tokens": (budget.max_tokens, plan.input_tokens + plan.output_tokens),
-        "--max-usd": (budget.max_usd, plan.usd),
-    }
-    for option, (most, needed) in limits.items():
-        if most is not None and needed is not None and most < needed:
-            yield f"{option} {most:g} would end the work before all {plan.calls} calls are made"

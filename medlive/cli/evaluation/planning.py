@@ -15,7 +15,7 @@ from medlive.cli.evaluation.options import (
     check_runs,
     load_runs,
 )
-from medlive.cli.output import Result, counted, table_of
+from medlive.cli.output import Result, table_of
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import cost_per_case
 from medlive.evaluation.scoring.ability import plan_link
@@ -81,7 +81,7 @@ def power(
             "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
         }
         rows.append(row)
-    origin = f"seen in {counted(len(graded), 'run')}" if graded else "assumed"
+    origin = f"seen in {len(graded)} runs" if graded else "assumed"
     value = {
         "power": power,
         "alpha": alpha,
@@ -150,13 +150,8 @@ def plan(
     }
     title = f"models to ask again about {cases} new cases; errors of the week's difficulty in points"
     table = table_of(rows, list(rows[0]), marked(title, scored.overridden))
-    asked_again = "no number of these models is enough"
-    if enough:
-        verb = "is" if enough == 1 else "are"
-        asked_again = f"{enough} of them, asked again about all {cases}, {verb} enough"
-    instead = "no number of old cases is enough instead"
-    if kept is not None:
-        instead = f"or to ask the {counted(models, 'new model')} about {counted(kept, 'old case')} too"
-    return Result(
-        value, [table], [f"for an error of {error:g} points: {asked_again}", instead]
-    )
+    notes = [
+        f"models to ask again for an error of {error:g} points: {enough or 'no number is enough'}",
+        f"or old cases that {models} new models answer too: {kept or 'no number is enough'}",
+    ]
+    return Result(value, [table], notes)

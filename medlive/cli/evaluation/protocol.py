@@ -116,7 +116,7 @@ def run(
     budget = _budget(by, out)
     outcome = _apply(name, method, labelled(runs), out, by, budget)
     if isinstance(outcome, Plan):
-        return plan_result(outcome, budget)
+        return plan_result(outcome)
     task, done = outcome
     notes = [objection.why for objection in overridden]
     notes += [*task.notes, *reason_notes("ungraded", done.reasons if done else {})]
@@ -139,9 +139,7 @@ def _result(
     """The figures; the failure where questions are ungraded or a budget is spent."""
     work = [done for done in asked if done]
     left = sum(done.left for done in work)
-    failure = find_incomplete(
-        left, "question is ungraded", "questions are ungraded", work, always=True
-    )
+    failure = find_incomplete(left, "questions ungraded", work)
     whole = value.model_dump(mode="json") | {"spent": budget}
     return Result(whole, describe_tables(tables, overridden), notes, failure)
 
@@ -192,7 +190,7 @@ def all_(
             tasks.append(outcome[0])
             asked.append(outcome[1])
     if by.calls.dry_run:
-        return plans_result(plans, budget) if plans else Result({})
+        return plans_result(plans) if plans else Result({})
     if not tasks:
         raise UsageError(
             "no protocol fits these runs",

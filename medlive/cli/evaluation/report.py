@@ -24,7 +24,7 @@ def report(
 
     Args:
         out: The folder to write.
-        meta: A meta.json of medlive eval meta.
+        meta: What medlive eval meta --json printed.
         protocols: What protocol all wrote.
     """
     table = scored(how)

@@ -21,7 +21,6 @@ from medlive.cli.output import (
     Grid,
     Result,
     fields_of,
-    shortened,
     table_of,
 )
 from medlive.errors import UsageError
@@ -36,9 +35,6 @@ from medlive.evaluation.root_causes import (
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
 
-_SHOWN = 120
-"""Characters of a quote in a table."""
-
 
 def audit(
     graded: GradedRuns,
@@ -50,7 +46,7 @@ def audit(
     *,
     calls: Calls,
 ) -> Result:
-    """Find the root cause of each of the lowest-scoring answers; counts with an example of each, and which penalties
+    """Find the root cause of each of the lowest-scoring answers; counts with an example, and which penalties
     nobody committed.
 
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
@@ -88,7 +84,7 @@ def audit(
         outcome = plan_or_ask_questions(by, budget, questions, "auditor")
         if isinstance(outcome, list):
             plans = zip(map(str, graded.runs), outcome, strict=True)
-            return plans_result(dict(plans), budget)
+            return plans_result(dict(plans))
         work, which["auditor"] = outcome
     tables: list[AuditTable] = []
     rows, notes = [], [objection.why for objection in overridden]
@@ -102,11 +98,9 @@ def audit(
         notes += [f"{path}: {remark}" for remark in _remarks(causes)]
     failure = find_incomplete(
         sum(causes.unaudited for causes in tables),
-        "case is unaudited",
-        "cases are unaudited",
+        "cases unaudited",
         work,
         "the same command, without --table, asks again",
-        always=True,
     )
     uses = count_penalties(runs)
     value = {
@@ -141,9 +135,8 @@ def _describe(
             row.append(f"{n} ({100 * n / table.audited:.1f} %)" if n else "0")
             for case, reply in findings[:1]:
                 about = [table.run.label, cause.label, case.case_id]
-                quote = shortened(reply.quote, _SHOWN)
                 score = percent(case.score.score)
-                quotes.append([*about, score, quote, reply.reasoning])
+                quotes.append([*about, score, reply.quote, reply.reasoning])
         counts.append(row)
     counts.append(["audited", *(table.audited for table in tables)])
     counts.append(["unaudited", *(table.unaudited for table in tables)])

@@ -23,14 +23,12 @@ from medlive.cli.evaluation.options import (
 from medlive.cli.options import (
     CaseFilter,
     OptionalCount,
-    ReplaceOption,
     UnverifiedOption,
     option_group,
 )
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     fields_of,
     first_of,
     new_file,
@@ -41,7 +39,6 @@ from medlive.cli.output import (
 from medlive.clock import now
 from medlive.config import RoleSettings
 from medlive.errors import (
-    BadInput,
     CheckFailed,
     MedliveError,
     UsageError,
@@ -73,7 +70,6 @@ from medlive.instance.opening import (
 )
 from medlive.instance.paths import snapshot_folder
 from medlive.llm.budget import Budget
-from medlive.snapshot.model import week_end
 
 _MOST_NOTES = 40
 
@@ -107,8 +103,6 @@ class Asking:
 
     def candidate(self) -> RoleSettings:
         """The model that is asked, with its endpoint and parameters."""
-        if not self.model.strip():
-            raise UsageError("--model is empty")
         calls = self.calls
         chosen = choose_candidate(
             read_settings(),
@@ -212,7 +206,7 @@ def run(
     budget, dry_run = asking.calls.budget_of(out), asking.calls.dry_run
     outcome = wait_for(asking.ask(case_set, out, chosen, book, budget, dry_run=dry_run))
     if isinstance(outcome, Plan):
-        result = plan_result(outcome, budget)
+        result = plan_result(outcome)
         notes = [*result.notes, *first_of(_notes_on(case_set), _MOST_NOTES)]
         return result._replace(notes=notes)
     return answers_result(outcome, case_set, budget)
@@ -228,8 +222,7 @@ def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result
     """The state of a run; its failure where answers are missing."""
     failure = find_incomplete(
         outcome.left,
-        "case has no answer",
-        "cases have no answer",
+        "cases without an answer",
         [outcome],
         "the same command asks for them again",
     )
@@ -239,8 +232,9 @@ def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result
 
 def load_set(cases: str, unverified: bool, format_: Format | None = None) -> CaseSet:
     """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
+    place = snapshot_folder(read_settings(), cases)
     try:
-        case_set = load_cases(_place(cases), verify=not unverified, format_=format_)
+        case_set = load_cases(place, verify=not unverified, format_=format_)
     except CheckFailed as exc:
         raise CheckFailed(
             exc.message,
@@ -249,18 +243,6 @@ def load_set(cases: str, unverified: bool, format_: Format | None = None) -> Cas
     if case_set.verified is False:
         say(f"{case_set.name} was not verified; run.json says so")
     return case_set
-
-
-def _place(cases: str) -> Path:
-    """Where the cases lie. Raises BadInput where nothing does."""
-    version = cases.removeprefix("medlive-")
-    named = not cases or "\0" in cases or version == "latest" or week_end(version)
-    if not named and not os.path.lexists(cases):
-        raise BadInput(
-            f"{cases} is neither a file or folder nor the version of a snapshot",
-            hint="give a benchmark's file of cases, a snapshot's folder, 2026.W47, say, or latest",
-        )
-    return snapshot_folder(read_settings(), cases)
 
 
 def _describe_answers(
@@ -275,7 +257,7 @@ def _describe_answers(
     value |= {"notes": notes, "states": states, "asked": done.calls}
     if budget:
         value["spent"] = budget
-    columns = ["run", "cases", "asked now" if budget else "new", *states]
+    columns = ["run", "cases", "asked", *states]
     row = [done.path, done.cases, done.calls, *states.values()]
     table = Grid(columns, [row])
     return Result(value, [table], first_of(notes, _MOST_NOTES), failure)
@@ -285,8 +267,7 @@ def _describe_imported(done: RunResult, what_to_do: str) -> Result:
     """The state of an imported run, and what to do about cases without an answer."""
     notes = list(done.notes)
     if done.left:
-        left = counted(done.left, "case has no answer", "cases have no answer")
-        notes.insert(0, f"{left}{what_to_do}")
+        notes.insert(0, f"cases without an answer: {done.left}{what_to_do}")
     return _describe_answers(done, notes)
 
 
@@ -319,16 +300,10 @@ def import_(
     """
     selection = Selection(**part.given())
     if format_ == "inspect":
-        own = {
-            "--model": model,
-            "--grades": grades,
-            "--template": template,
-            "--grader": grader,
-        }
-        if named := [name for name, value in own.items() if value is not None]:
+        if any((model, grades, template, grader)):
             raise UsageError(
-                f"{', '.join(named)}: --format inspect takes this from the log",
-                hint="leave it out",
+                "--format inspect takes model, grades, template, grader and arm from the log",
+                hint="leave these options out",
             )
         require("inspect_ai", "a log of Inspect", "inspect-ai")
         from medlive.integrations.inspect_task import import_log
@@ -357,7 +332,7 @@ def import_(
         template=template,
         parameters=parameters,
         judge=judge,
-        place=_place(cases),
+        place=snapshot_folder(read_settings(), cases),
         format_=form,
         people=people,
     )
@@ -374,7 +349,6 @@ def export(
     out: Path,
     format_: Literal["livemedbench", "inspect"] = "livemedbench",
     judge: JudgeOption = None,
-    replace_: ReplaceOption = False,
 ) -> Result:
     """Write a run as LiveMedBench's responses and evaluation_results files, or as a log for `inspect view`.
 
@@ -384,7 +358,7 @@ def export(
     """
     if format_ == "livemedbench":
         graded = load_run(run_dir, judge=judge)
-        paths = export_run(graded, out, overwrite=replace_)
+        paths = export_run(graded, out)
         notes = first_of([*graded.notes, *left_out(graded)], _MOST_NOTES)
         return Result(paths, map(str, paths), notes)
     if out.suffix not in (".eval", ".json"):
@@ -392,7 +366,7 @@ def export(
             f"--out {out} is not the name of a log",
             hint="name a file that ends in .eval or .json",
         )
-    new_file(out, replace_)
+    new_file(out)
     require("inspect_ai", "a log of Inspect", "inspect-ai")
     from medlive.integrations import inspect_task
 

@@ -21,7 +21,6 @@ from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
 )
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
@@ -54,20 +53,10 @@ def find_unscored(table: ScoreTable) -> CheckFailed | None:
     """The failure where no model has a score."""
     if any(model.overall.value is not None for model in table.models):
         return None
-    states = {case.state for model in table.models for case in model.cases}
-    hint: str | None = "medlive eval grade RUN grades it"
-    if CaseState.NOT_READ in states:
-        why = "what is graded is not read for harm"
-        hint = "medlive eval grade --harm-only RUN reads it"
-    elif CaseState.PARTLY_GRADED in states:
-        why = "nothing is graded"
-        if any(model.rates.ungraded < model.rates.criteria for model in table.models):
-            why = "each has an ungraded criterion"
-    elif CaseState.UNANSWERED in states:
-        why, hint = "nothing is answered", "medlive eval run asks again"
-    else:
-        why, hint = "no rubric has a criterion with positive points", None
-    return CheckFailed(f"no case has a score: {why}", hint=hint)
+    return CheckFailed(
+        "no case has a score",
+        hint="the warnings say what is missing; medlive eval run and eval grade go on",
+    )
 
 
 def describe_scores(table: ScoreTable) -> Shown:

@@ -9,9 +9,8 @@ _SHOWN = ("endpoint", "cause", "opened_at", "retry_at")
 def list_() -> Result:
     """List the open circuits: the endpoint, the cause, since when, and when one call is let through."""
     rows = with_session(list_circuits)
-    if not rows:
-        return Result({"circuits": []}, notes=["no circuit is open"])
-    return Result({"circuits": rows}, [table_of(rows, _SHOWN, "Open circuits")])
+    table = table_of(rows, _SHOWN)
+    return Result({"circuits": rows}, [table], [f"open circuits: {len(rows)}"])
 
 
 def reset() -> Result:

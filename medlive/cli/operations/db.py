@@ -1,6 +1,5 @@
 """`medlive db`, `backup` and `restore`: the database, and everything that cannot be made again as one folder."""
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -70,10 +69,8 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
             return Result(value, [f"already at {plan.head}"])
         notes = []
         if plan.revision:
-            free = shutil.disk_usage(settings.home).free
-            size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
             notes = [
-                f"a copy of at most {size} is made first, as the way back; {room}",
+                f"a copy of at most {plan.bytes / 1e6:.1f} MB is made first, as the way back",
                 "stop the scheduler, the workers and the web before, and start this version's after it",
             ]
         title = f"from {plan.revision or 'an empty database'} to {plan.head}"

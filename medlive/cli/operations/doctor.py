@@ -1,6 +1,6 @@
 """`medlive doctor`: what a week needs, tried before the week."""
 
-from medlive.cli.output import Result, counted, progress, wait_for
+from medlive.cli.output import Result, progress, wait_for
 from medlive.errors import CheckFailed
 from medlive.instance.loading import read_settings
 from medlive.service.watch.doctor import Diagnosis, examine
@@ -30,7 +30,7 @@ def doctor() -> Result:
     failure = None
     if bad := [finding for finding in findings if finding.health == "bad"]:
         failure = CheckFailed(
-            f"{len(bad)} of {counted(len(findings), 'examination')} went badly",
+            f"{len(bad)} of {len(findings)} examinations went badly",
             hint="take the steps above and run medlive doctor again",
         )
     return Result(findings, lines, failure=failure)

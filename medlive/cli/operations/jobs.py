@@ -12,7 +12,6 @@ from typer import Argument, Option
 from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
     Result,
-    counted,
     failed,
     say,
     table_of,
@@ -24,10 +23,8 @@ from medlive.db.jobs import (
     Queue,
     count_jobs,
     count_waiting,
-    count_waits,
     find_failed_jobs,
     hurry,
-    list_failed_jobs,
     list_jobs,
 )
 from medlive.db.session import Database
@@ -127,29 +124,17 @@ def retry(
     elif not dry_run:
         _each(jobs, "failed or being done", _retry_now)
     verb = "would be queued again" if dry_run else "queued again"
-    text = f"{counted(len(retried), 'job')} {verb}"
+    text = f"{len(retried)} jobs {verb}"
     if all_:
-        text += f", {counted(delayed, 'delayed one')} at once"
+        text += f", {delayed} delayed ones at once"
     return Result({"failed": retried, "delayed": delayed}, notes=[text])
 
 
 def check() -> Result:
-    """Count what threads wait for, and why jobs failed; queue threads again that wait for nothing.
-
-    Exit status 1 when there were such threads.
-    """
+    """Queue threads again that wait for nothing; exit status 1 when there were such threads."""
     lost = with_database(queue_lost)
-    waits = with_session(count_waits)
-    failures = with_session(list_failed_jobs)
-    nothing = "nothing waits, and no job failed"
-    reasons = ("queue", "reason", "jobs", "last_at")
-    shown = [
-        table_of(waits, ("waits_for", "threads"), "Threads that wait"),
-        table_of(failures, reasons, "Failed jobs") if waits or failures else nothing,
-    ]
-    problem = f"{counted(lost, 'thread')} waited without a job: queued again"
-    value = {"queued_again": lost, "waits": waits, "failed": failures}
-    return Result(value, shown, failure=failed([problem] if lost else []))
+    problem = f"{lost} threads waited without a job: queued again"
+    return Result({"queued_again": lost}, failure=failed([problem] if lost else []))
 
 
 def cancel(jobs: Annotated[list[int], _NUMBERS]) -> None:

@@ -16,11 +16,9 @@ from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
     Grid,
     Result,
-    counted,
     failed,
     progress,
     say,
-    shortened,
     wait_for,
     with_instance,
 )
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
     from medlive.service.curation.curate import CurationCounts
 
-COUNTS_WIDTH = 60
 
 HealthPort = Annotated[
     int | None,
@@ -172,13 +169,11 @@ def worker(
 
     done = wait_for(run())
     threads = sum(done.outcomes.values())
-    text = (
-        f"stopped after {counted(threads, 'thread')} and {counted(done.calls, 'call')}"
-    )
+    text = f"stopped after {threads} threads and {done.calls} calls"
     failure = None
     if done.faults:
         failure = CheckFailed(
-            f"{counted(len(done.faults), 'thread')} met a fault of medlive itself",
+            f"threads that met a fault of medlive itself: {len(done.faults)}",
             hint="medlive curate tries them again",
         )
     return Result(done.as_json(), notes=[text, *done.faults], failure=failure)
@@ -283,7 +278,7 @@ def step_cells(step: Mapping[str, Any]) -> list[object]:
         _moment(last.get("started_at")),
         last.get("took"),
         _red(outcome, outcome == "failed"),
-        shortened(str(last.get("in_short") or ""), COUNTS_WIDTH),
+        last.get("in_short"),
         _red(_moment(step["due"]), overdue),
         _red(status, overdue),
     ]

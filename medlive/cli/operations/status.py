@@ -10,7 +10,7 @@ from typer import Context, Option
 
 from medlive.cli.operations.schedule import steps_table
 from medlive.cli.options import ByOption
-from medlive.cli.output import Grid, Result, counted, failed, table_of, with_instance
+from medlive.cli.output import Grid, Result, failed, table_of, with_instance
 from medlive.errors import UsageError
 from medlive.service.watch.status import acknowledge, read_problems, read_status
 
@@ -55,6 +55,7 @@ def status(
         table_of(value["sources"], _SOURCES, "Sources"),
         steps_table(value["steps"]),
         table_of(value["failures"], _FAILURES, "Failed, and to be retried"),
+        table_of([value["week"]], _WEEK, "The week's money, in US dollars"),
     ]
     return Result(value, shown, _remarks(value), failed(lines))
 
@@ -94,6 +95,19 @@ _SOURCES = (
     "not_modified_share",
     "quarantined_at",
 )
+_WEEK = (
+    "week",
+    "usd",
+    "known_usd",
+    "budget_usd",
+    "projected_usd",
+    "estimated",
+    "waiting",
+    "delayed",
+    "delayed_until",
+    "kept",
+    "usd_a_kept_case",
+)
 _FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
 
 
@@ -105,29 +119,8 @@ def _remarks(status: Row) -> Iterator[str]:
         if problem["acknowledged"]:
             yield f"acknowledged: {_line(problem)}"
     if (parked := status["parked"])["threads"]:
-        threads = counted(parked["threads"], "thread is", "threads are")
         yield (
-            f"{threads} parked for want of evidence, the first since {parked['since']:%Y-%m-%d}; "
+            f"parked for want of evidence: {parked['threads']}, the first since {parked['since']:%Y-%m-%d}; "
             "medlive evidence gaps lists what the library lacks"
         )
-    yield f"{counted(status['kept'], 'case')} kept; medlive cost says what engines cost"
-    week = status["week"]
-    spent = "unknown, at least " if week["usd"] is None else ""
-    text = f"{week['week']}: {spent}{week['known_usd']:.4f}"
-    if week["budget_usd"] is not None:
-        text += f" of {week['budget_usd']:g}"
-    text += " USD spent"
-    if week["estimated"]:
-        text += f", {week['estimated']} replies of it by an upper bound of their tokens"
-    if week["projected_usd"] is not None:
-        waiting = counted(week["waiting"], "thread that waits", "threads that wait")
-        text += f", {week['projected_usd']:.4f} projected with {waiting}"
-    if week["delayed"]:
-        until = f"{week['delayed_until']:%Y-%m-%d %H:%M} UTC"
-        text += (
-            f", {counted(week['delayed'], 'thread')} delayed, the first until {until}"
-        )
-    if week["usd_a_kept_case"] is not None:
-        kept = counted(week["kept"], "case")
-        text += f"; {kept} kept, {week['usd_a_kept_case']:.4f} each"
-    yield text
+    yield f"cases kept: {status['kept']}; medlive cost says what engines cost"

@@ -1,7 +1,5 @@
 """`medlive week`: one week on one page, and its steps run again."""
 
-import re
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 from typer import Argument
@@ -11,7 +9,6 @@ from medlive.cli.output import (
     Grid,
     Result,
     Shown,
-    counted,
     say,
     table_of,
     with_instance,
@@ -22,10 +19,19 @@ from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.watch.status import read_week, run_as_json
 from medlive.snapshot.manifest import Headroom
 
+_SHIPPED = (
+    "state",
+    "cases",
+    "criteria",
+    "signed",
+    "publishable",
+    "why_not",
+    "held_out",
+    "kept_out",
+)
+_COST = ("replies", "cost_usd", "unpriced", "estimated")
 Row = dict[str, Any]
 """What the service says of a week, by name."""
-_DIGEST = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
-"""The log and --json have it whole."""
 
 
 def show(
@@ -81,19 +87,12 @@ def clear(
 def describe_week(value: Row) -> Shown:
     """What people see of a week."""
     names = ["source", "outcome", "began (UTC)", "took", "counts"]
-    if value["harvests"]:
-        runs = map(_run, value["harvests"])
-        yield Grid(names, runs, f"{value['week']}: what came")
-    else:
-        yield f"{value['week']}: no source was harvested"
+    yield Grid(names, map(_run, value["harvests"]), f"{value['week']}: what came")
     rows = []
     for step in value["steps"]:
         is_queue = step["name"].endswith(" queue")
         rows.append([*_run(step), _money(step["cost_usd"]) if is_queue else None])
-    if rows:
-        yield Grid(["step", *names[1:], "USD"], rows, "Steps")
-    else:
-        yield "no step of the week was run by the scheduler or medlive week run"
+    yield Grid(["step", *names[1:], "USD"], rows, "Steps")
     for step in value["steps"]:
         if step["outcome"] == "failed" and step["log"]:
             yield f"last lines of {_short_name(step['name'])}:"
@@ -105,22 +104,18 @@ def describe_week(value: Row) -> Shown:
     title = "What the paper's own rule would have decided"
     yield table_of(value["by_paper"], ("outcome", "by_paper", "threads"), title)
     if cost := value["cost"]:
-        text = f"cost: {_money(cost['cost_usd'])} USD for {counted(cost['replies'], 'reply', 'replies')}"
-        if cost["estimated"]:
-            text += f", {cost['estimated']} of them by an upper bound of their tokens"
-        yield f"{text}; medlive cost --week {value['week']} says for what"
+        yield table_of([cost], _COST, f"Cost (medlive cost --week {value['week']})")
     yield from _proofs(value["proofs"])
-    yield _shipped(value["snapshot"])
+    if snapshot := value["snapshot"]:
+        yield table_of([snapshot], _SHIPPED, "Shipped")
+    else:
+        yield "shipped: nothing is frozen"
 
 
-def _proofs(proofs: Row) -> Iterator[str]:
+def _proofs(proofs: Row) -> Shown:
     """How the rubrics of the week measure, and what to know about it."""
-    text = f"rubrics: {proofs['passed']} proved, {proofs['failed']} not"
-    if proofs["passed"]:
-        names = ("ceiling", "floor", "separation")
-        figures = [f"{name} {proofs[name]:.2f}" for name in names]
-        text += f"; means of the proved: {', '.join(figures)}"
-    yield text
+    names = ("passed", "failed", "ceiling", "floor", "separation")
+    yield table_of([proofs], names, "Rubrics: proofs, and means of the proved")
     headroom = Headroom.model_validate(proofs["headroom"])
     if headroom.words:
         yield f"headroom: {headroom.words}"
@@ -137,34 +132,13 @@ def _proofs(proofs: Row) -> Iterator[str]:
 
 
 def _run(run: Row) -> list[object]:
-    took = run["took"] or "not ended"
-    if not run["took"] and (ended := run["finished_at"]):
-        took = f"begun again, ended {ended:%a %H:%M}"
     began = f"{run['started_at']:%a %H:%M}"
-    counts = _DIGEST.sub(r"\1…", run["in_short"])
-    return [_short_name(run["name"]), run["outcome"], began, took, counts]
+    name = _short_name(run["name"])
+    return [name, run["outcome"], began, run["took"], run["in_short"]]
 
 
 def _short_name(command: str) -> str:
     return command.removeprefix("scheduler ")
-
-
-def _shipped(snapshot: Row | None) -> str:
-    if snapshot is None:
-        return "shipped: nothing is frozen"
-    gates = [f"{n} {gate}" for gate, n in snapshot["kept_out"].items()]
-    kept_out = ", ".join(gates) or "nothing"
-    if snapshot["frozen_at"] is None:
-        return f"shipped: being frozen; kept out so far: {kept_out}"
-    publishable = "publishable"
-    if not snapshot["publishable"]:
-        publishable = f"not publishable ({'; '.join(snapshot['why_not'] or ())})"
-    cases, criteria = snapshot["cases"], snapshot["criteria"]
-    return (
-        f"shipped: {counted(cases, 'case')}, {counted(criteria, 'criterion', 'criteria')}, "
-        f"{'signed' if snapshot['signed'] else 'unsigned'}, {publishable}; "
-        f"held out: {snapshot['held_out']}; kept out: {kept_out}"
-    )
 
 
 def _money(usd: float | None) -> str:

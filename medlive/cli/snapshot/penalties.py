@@ -55,16 +55,10 @@ def penalties(
 
     outcome = plan_or_ask_questions(by, budget, work)
     if isinstance(outcome, list):
-        return plan_result(outcome[0], budget)
+        return plan_result(outcome[0])
     (done,), judge = outcome
     unread, proposals = read_penalties(candidates, out, judge)
-    failure = find_incomplete(
-        len(unread),
-        "case is unread",
-        "cases are unread",
-        [done],
-        always=True,
-    )
+    failure = find_incomplete(len(unread), "cases unread", [done])
     rows = []
     for proposal in proposals:
         quotes = [f"{model}: {text}" for model, text in proposal.quotes]

@@ -1,6 +1,6 @@
 """`medlive snapshot list|show|verify|keygen|fetch|diff|export`: frozen snapshots, and what holders do with them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,12 +20,11 @@ from medlive.cli.output import (
     Shown,
     describe_report,
     list_result,
-    shortened,
+    table_of,
     wait_for,
     with_session,
 )
 from medlive.errors import CheckFailed, UsageError
-from medlive.guard.printable import printable
 from medlive.instance.loading import dotted, read_settings
 from medlive.integrity.signing import (
     FILE_VARIABLE,
@@ -41,8 +40,7 @@ from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
 from medlive.snapshot.verify.steps import verify_snapshot
 
-_CUT = 80
-"""Characters of a value in a diff."""
+_CHANGE = ("change", "case_id", "from_revision", "to_revision", "reason")
 _NOT_SHOWN = ("files", "columns", "enumerations", "lineage", "why_not", "warnings")
 """Parts of a manifest that are for machines, or shown as remarks."""
 _LISTED = ("version", "state", "cases", "criteria", "publishable", "parent", "path")
@@ -177,44 +175,29 @@ def _describe_diff(difference: Mapping[str, Any]) -> Shown:
     old, new, counts = difference["old"], difference["new"], difference["counts"]
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], counts.items())
-    shown = []
-    for edit in difference["made_otherwise"]:
-        shown.append([edit["name"], _short(edit["old"]), _short(edit["new"])])
-    if shown:
-        yield Grid(["how it was made", old, new], shown)
+    made = difference["made_otherwise"]
+    yield table_of(made, ("name", "old", "new"), "how it was made")
+    cases, edits = [], []
     for kind, count in counts.items():
         for case in difference[kind]:
-            yield from _lines(kind, case)
+            cases.append({"change": kind, **case})
+            for edit in case["fields"]:
+                edits.append([case["case_id"], edit["name"], edit["old"], edit["new"]])
+            for edit in case["criteria"]:
+                criterion = edit["new"] or edit["old"]
+                what = f"{criterion['criterion_id']}: {', '.join(edit['edits'])}"
+                sides = map(_criterion, (edit["old"], edit["new"]))
+                edits.append([case["case_id"], what, *sides])
         if left := count - len(difference[kind]):
             yield f"{left} more {kind}; --limit lists more"
+    yield table_of(cases, _CHANGE, "changed cases")
+    yield Grid(["case", "what", "old", "new"], edits, "edits")
 
 
-def _lines(kind: str, case: Mapping[str, Any]) -> Iterator[str]:
-    revisions = []
-    for revision in (case["from_revision"], case["to_revision"]):
-        if revision is not None:
-            revisions.append(str(revision))
-    line = f"{kind} {case['case_id']} (revision {' → '.join(revisions)})"
-    yield f"{line}: {case['reason']}" if case["reason"] else line
-    for edit in case["fields"]:
-        yield f"  {edit['name']}: {_short(edit['old'])} → {_short(edit['new'])}"
-    for edit in case["criteria"]:
-        old, new = edit["old"] or {}, edit["new"] or {}
-        named = new or old
-        text = f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
-        if old and new:
-            changed = [name for name in new if old[name] != new[name]]
-            parts = [f"{_short(old[name])} → {_short(new[name])}" for name in changed]
-            text = "; ".join(parts)
-        yield f"  {named['criterion_id']} {', '.join(edit['edits'])}: {text}"
-
-
-def _short(value: object) -> str:
-    """A value on one line, at most 80 characters of it, in signs that can stand on a screen."""
-    text = "none" if value is None else str(value)
-    if isinstance(value, list):
-        text = ", ".join(map(str, value))
-    return shortened(printable(text[: 4 * _CUT]), _CUT)
+def _criterion(criterion: Mapping[str, Any] | None) -> str | None:
+    if criterion is None:
+        return None
+    return "{criterion} ({axis}, {points:+d})".format(**criterion)
 
 
 def export(
@@ -247,7 +230,6 @@ def export(
         "path": out,
         "format": chosen,
         "cases": len(cases.cases),
-        "criteria": sum(len(case.criteria) for case in cases.cases),
         "digest": digest,
         "snapshot_digest": loaded.digest,
         "of_cases": manifest.counts.cases,

@@ -1,7 +1,6 @@
 """`medlive snapshot freeze`, `publish`, `withdraw`, `reinstate`: what a maintainer does."""
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -20,7 +19,6 @@ from medlive.cli.options import (
 )
 from medlive.cli.output import (
     Result,
-    counted,
     echo,
     fields_of,
     first_of,
@@ -89,18 +87,9 @@ def freeze(
             by=by,
             tick=tick,
         )
-    # A case that several gates kept out counts under each.
-    hits = {(hit.gate.value, hit.case_id) for hit in done.kept_out}
-    gates = Counter(gate for gate, _ in sorted(hits))
-    value = fields_of(done) | {
-        "already_frozen": done.already,
-        "kept_out_by_gate": gates,
-    }
     verb = "was frozen already" if done.already else "frozen"
-    cases = counted(done.cases, "case")
-    criteria = counted(done.criteria, "criterion", "criteria")
-    text = f"{done.version} {verb}: {cases}, {criteria}, in {done.path}"
-    return Result(value, [text], _remarks(done, gates))
+    text = f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
+    return Result(done, [text], _remarks(done))
 
 
 def _check_time(week: str | None, yes: bool) -> None:
@@ -123,7 +112,7 @@ def _check_time(week: str | None, yes: bool) -> None:
         )
 
 
-def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
+def _remarks(done: "FreezeResult") -> Iterator[str]:
     if done.built_again:
         yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
@@ -135,8 +124,6 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
     )
     for reason in done.why_not:
         yield f"not publishable: {reason}"
-    for gate, count in gates.items():
-        yield f"kept out by {gate}: {counted(count, 'case')}"
     hits = []
     for hit in done.kept_out:
         hits.append(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
@@ -174,10 +161,9 @@ def publish(
         notes.append("unsigned: its origin cannot be verified")
     for version in done.unfinished:
         notes.append(f"half published there: {version}; publish it again to finish it")
-    files = counted(len(done.sent), "file")
     text = (
-        f"medlive {done.version} ({done.digest}) at {done.where}: {files} sent, "
-        f"{len(done.already)} were published before; newest there: {done.latest}"
+        f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files sent; "
+        f"{len(done.already)} were published before"
     )
     return Result(done, [text], notes)
 

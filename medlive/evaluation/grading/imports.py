@@ -305,15 +305,12 @@ def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
 def export_run(
     graded: GradedRun,
     out: Path,
-    *,
-    overwrite: bool = False,
 ) -> list[Path]:
     """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the last
     grader that gave any; the files written.
 
-    Raises UsageError, before anything is written, where a file
-    of that name holds something else, unless it is to be replaced; BadInput and DiskFull where `out` cannot be
-    written.
+    Raises UsageError, before anything is written, where a file of that name holds something else; BadInput and
+    DiskFull where `out` cannot be written.
     """
     info = graded.info
     stem = file_stem(info.model)
@@ -335,10 +332,10 @@ def export_run(
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for path, data in files.items():
-            if not overwrite and path.exists() and path.read_bytes() != data:
+            if path.exists() and path.read_bytes() != data:
                 raise UsageError(
                     f"{path} exists and holds something else",
-                    hint="name another folder, or say --replace",
+                    hint="name another folder, or remove it",
                 )
         for path, data in files.items():
             write_whole(path, data)

@@ -125,9 +125,6 @@ def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
         ("jobs", "retry", "--reason", ""),
         ("thread", "list", "--since", ""),
         ("case", "list", "--overruled", "--source", "sdn"),
-        ("demo", "--model", "ours"),
-        ("demo", "--api-key-env", "OURS"),
-        ("demo", "--live", "--model", "ours"),
         ("snapshot", "verify", "no/such/folder"),
         ("snapshot", "show", "no/such/folder"),
         ("snapshot", "verify", "2026.W01"),
@@ -261,8 +258,8 @@ def test_a_run_of_curate_counts_its_calls_once() -> None:
     )
     assert list(curate._remarks(run)) == [
         "this run: 0 passed the filters, 0 did not; nothing to curate",
-        "38 ready cases were read for identifiers",
-        "1 ready case could not be read for identifiers; the next medlive curate tries again",
+        "ready cases read for identifiers: 38",
+        "ready cases that the next medlive curate reads for them: 1",
         "spent in all: 39 calls, 45473 tokens, 0.5000 USD",
     ]
 

@@ -19,7 +19,7 @@ CELLS = st.lists(WORDS, min_size=1, max_size=4).map(" ".join)
 def tables(draw: st.DrawFn) -> list[list[str]]:
     columns = draw(st.integers(1, 12))
     row = st.lists(CELLS, min_size=columns, max_size=columns)
-    return draw(st.lists(row, min_size=1, max_size=4))
+    return draw(st.lists(row, min_size=2, max_size=4))
 
 
 def drawn(rows: list[list[str]], width: int) -> str:
@@ -45,15 +45,7 @@ def test_every_word_is_whole_at_every_width(rows: list[list[str]], width: int) -
     assert words(shown) == wanted
 
 
-def test_many_columns_become_rows() -> None:
-    names = [f"Specialty{n} and Surgery" for n in range(20)]
-    rows = [["model", *names], ["one", *map(str, range(20))]]
-    lines = drawn(rows, 80).splitlines()
-    assert [line.split("┃")[0].strip() for line in lines[:1]] == ["model"]
-    assert [re.split(" *│ *", line)[0] for line in lines[2:]] == names
-
-
-def test_what_fits_neither_way_has_a_line_for_each_value() -> None:
+def test_what_does_not_fit_has_a_line_for_each_value() -> None:
     rows = [[f"{row}{column}" * 6 for column in "abcdefgh"] for row in "pqrstuvw"]
     shown = drawn(rows, 60)
     names = rows[0]

@@ -61,10 +61,10 @@ def test_a_limit_of_an_unknown_stage_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [
-        ("MEDLIVE_CURATION__CONCURENCY", "MEDLIVE_CURATION__CONCURRENCY"),
-        ("MEDLIVE_CURATON__CONCURRENCY", "MEDLIVE_CURATION__CONCURRENCY"),
-        ("MEDLIVE_ROLES__READER__MODLE", "MEDLIVE_ROLES__READER__MODEL"),
-        ("MEDLIVE_CANDIDATES__M__MODLE", "MEDLIVE_CANDIDATES__M__MODEL"),
+        ("MEDLIVE_CURATION__CONCURENCY", "is concurrency meant?"),
+        ("MEDLIVE_CURATON__CONCURRENCY", "is curation meant?"),
+        ("MEDLIVE_ROLES__READER__MODLE", "is model meant?"),
+        ("MEDLIVE_CANDIDATES__M__MODLE", "is model meant?"),
         ("MEDLIVE_CURATION__QQQ", "`medlive config show`"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_misspelt_setting_names_its_file_and_the_nearest(tmp_path: Path) -> No
     with pytest.raises(ConfigError) as refused:
         load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
     assert refused.value.message == f"{file}: curation.concurency: unknown setting"
-    assert refused.value.hint == "is curation.concurrency meant?"
+    assert "is concurrency meant?" in str(refused.value.hint)
 
 
 def test_a_variable_goes_before_a_files_database(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_misspelt_setting_of_an_optional_table_names_the_nearest(
     )
     with pytest.raises(ConfigError) as refused:
         load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
-    assert refused.value.hint == "is web.oidc.scope meant?"
+    assert "is scope meant?" in str(refused.value.hint)
 
 
 def test_a_header_s_secret_is_not_shown(tmp_path: Path) -> None:

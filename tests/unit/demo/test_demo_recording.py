@@ -1,10 +1,10 @@
-"""What a live demo leaves of the file that it records in."""
+"""What a demo leaves of the file that it records in."""
 
 from pathlib import Path
 
 import pytest
 
-from medlive.config import RoleSettings, Settings
+from medlive.config import Settings
 from medlive.demo import loop
 from medlive.errors import UsageError
 
@@ -18,8 +18,7 @@ async def test_a_run_that_fails_at_once_keeps_an_earlier_recording(
     monkeypatch.setattr(loop, "_take_home", refuse)
     earlier = tmp_path / "replies.jsonl"
     earlier.write_text("paid for\n")
-    live = RoleSettings(engine="openai", base_url="http://127.0.0.1:1/v1", model="m")
     settings = Settings.model_validate({"home": tmp_path / "home"})
     with pytest.raises(UsageError, match="home of an instance"):
-        await loop.run_demo(settings, print, live, earlier)
+        await loop.run_demo(settings, print, earlier)
     assert earlier.read_text() == "paid for\n"

@@ -190,7 +190,7 @@ async def test_the_command_plans_keeps_to_its_budget_and_goes_on(
         assert "the price of judge-1 is unknown" in str(refused.exception)
         first = await command(*asked, "--max-calls", "12")
         assert isinstance(first.exception, CheckFailed)
-        assert "12 calls is spent; 18 answers have no score" in str(first.exception)
+        assert "12 calls is spent; answers without a score: 18" in str(first.exception)
         told = json.loads(first.stdout)
         assert (told["scored"], told["spent"]["calls"], told["spent"]["usd"]) == (
             12,

@@ -53,7 +53,6 @@ async def test_who_grades_is_named_and_what_the_rules_are(
         done = await command(*asked, "--json")
         table = await command(*asked)
     who = json.loads(done.stdout)["grader"]
-    assert who == json.loads(planned.stdout)["grader"]
     assert (who["engine"], who["mode"]) == ("rules", "rubric")
     short = f"the grader is {who['model']} in rubric mode ({who['judge'][:19]})"
     assert short in done.stderr
@@ -129,18 +128,15 @@ async def test_a_score_says_why_criteria_are_ungraded(
         f"run: {left} criteria are ungraded: met without words of the answer"
         in said.stderr
     )
-    assert str(said.exception) == "no case has a score: each has an ungraded criterion"
+    assert str(said.exception) == "no case has a score"
 
 
-async def test_what_has_no_score_has_no_bounds_and_says_why(
+async def test_what_has_no_score_has_no_bounds(
     tmp_path: Path, command: Command
 ) -> None:
     answer = [{"case_id": "a", "response": "Rest."}]
     grade = [{"case_id": "a", "criterion_id": "k", "rater": "p", "met": True}]
-    for points, more, why in (
-        (-5, (), "no rubric has a criterion with positive points"),
-        (5, ("--metric", "safe"), "what is graded is not read for harm"),
-    ):
+    for points, more in ((-5, ()), (5, ("--metric", "safe"))):
         rubric = [{"id": "k", "criterion": "Says rest.", "points": points}]
         files: dict[str, Path] = {}
         for name, rows in (
@@ -154,7 +150,7 @@ async def test_what_has_no_score_has_no_bounds_and_says_why(
         out = tmp_path / f"run{points}"
         await command("import", *given, "--model", "m", "--out", out)
         said = await command("score", out, *more, "--format", "json")
-        assert str(said.exception) == f"no case has a score: {why}"
+        assert str(said.exception) == "no case has a score"
         overall = json.loads(said.stdout)["models"][0]["overall"]
         bounds = (None, None) if points < 0 else (0.0, 1.0)
         assert (overall["least"], overall["most"]) == bounds
@@ -176,7 +172,7 @@ async def test_an_option_that_is_empty_is_refused_and_not_passed_over(
         assert isinstance(done.exception, UsageError), done.stderr
 
 
-async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_what_is_unknown(
+async def test_the_rules_at_an_address_cost_what_is_unknown(
     run: Path, command: Command
 ) -> None:
     await grade_run(run, Judge(lambda _: verdict(False)), mode=Mode.CRITERION)
@@ -188,17 +184,10 @@ async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_w
     ):
         name, *who = words
         asked = (name, run, *who, "--base-url", "http://127.0.0.1:9/v1", "--dry-run")
-        done = await command(*asked, "--max-calls", "1", "--max-tokens", "5", "--json")
-        plan = json.loads(done.stdout)
-        if name == "audit":
-            (plan,) = plan.values()
+        plan = json.loads((await command(*asked, "--json")).stdout)
+        if name != "judge-direct":
+            plan = next(iter(plan.values()))
         assert plan["usd"] is None
-        assert (
-            f"--max-calls 1 would end the work before all {plan['calls']} calls"
-            in done.stderr
-        )
-        assert "--max-tokens 5 would end the work" in done.stderr
-        assert "--max-calls" not in (await command(*asked, "--max-calls", "99")).stderr
 
 
 @pytest.mark.parametrize("name", ["grade", "judge-direct", "audit"])

@@ -557,7 +557,8 @@ async def test_an_export_replaces_no_file_unless_told_and_says_what_it_leaves_ou
         export_run(load_graded(tmp_path / "run"), tmp_path)
     assert paid.read_text() == "paid for"
     assert not (tmp_path / "LiveMedBench_B.json").exists()
-    export_run(load_graded(tmp_path / "run"), tmp_path, overwrite=True)
+    paid.unlink()
+    export_run(load_graded(tmp_path / "run"), tmp_path)
     assert len(json.loads(paid.read_text("utf-8"))) == 4
     export_run(load_graded(tmp_path / "run"), tmp_path)
     with pytest.raises(BadInput):

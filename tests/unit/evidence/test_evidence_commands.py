@@ -95,7 +95,7 @@ def test_the_commands_say_which_retriever_runs_and_why(
     listed = instance.here("evidence", "list", "--json").json
     assert (listed["retriever"], listed["dense"]) == ("bm25", [])
     assert "bm25" in instance.here("evidence", "list").out
-    assert "as they were built" in instance.here("evidence", "verify").err
+    assert "as it was built" in instance.here("evidence", "verify").err
 
 
 def last_first(query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
