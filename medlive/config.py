@@ -368,8 +368,6 @@ class WebSection(_Section):
     """Further names by which people reach the site, as `medlive.example`; requests for others are refused."""
     trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none unless named."""
-    docs_folder: Path | None = None
-    """The site that `make docs` built, served at /docs. None for MEDLIVE_HOME/docs."""
     oidc: OidcSection | None = None  # None where people sign in here alone
 
 

@@ -35,7 +35,6 @@ PATHS = (
     "roles.*.recording",
     "tls.authority",
     "plugins",
-    "web.docs_folder",
 )
 """Settings that are paths: a relative one in a file is below the file's folder, wherever the command is started."""
 MODELS = (

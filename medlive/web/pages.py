@@ -20,7 +20,12 @@ from medlive import __version__
 from medlive.db.accounts import Account
 from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError
-from medlive.guard.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
+from medlive.guard.bounds import (
+    BACK_CHARS,
+    MESSAGE_CHARS_SHOWN,
+    REPLY_CHARS_SHOWN,
+    REQUEST_CHARS_SHOWN,
+)
 from medlive.integrity.digest import digest_bytes
 from medlive.publishing.target import IMMUTABLE, media_type
 from medlive.rubric.model import unproved_words
@@ -213,6 +218,7 @@ TEMPLATES = environment("medlive.web")
 TEMPLATES.globals |= {
     "static_url": static_url,
     "version": __version__,
+    "most_of_message": MESSAGE_CHARS_SHOWN,
     "most_of_reply": REPLY_CHARS_SHOWN,
     "most_of_request": REQUEST_CHARS_SHOWN,
 }

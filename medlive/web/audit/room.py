@@ -15,8 +15,14 @@ from medlive.db.audit.spending import Spent, spending
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
+from medlive.db.threads.threads import Window
 from medlive.errors import UsageError
-from medlive.guard.bounds import EXPORT_BYTES, GAPS_SHOWN
+from medlive.guard.bounds import (
+    EXPORT_BYTES,
+    GAPS_SHOWN,
+    MESSAGE_CHARS_SHOWN,
+    MESSAGES_SHOWN,
+)
 from medlive.service.curation.inspect import (
     ThreadTakenDown,
     inspect_case,
@@ -27,7 +33,7 @@ from medlive.service.prompts import show_prompt
 from medlive.service.watch.status import read_health
 from medlive.web.accounts.access import Viewer, require
 from medlive.web.audit.tables import TABLES, State, thread_path
-from medlive.web.audit.thread import Place, load_thread_page, row_links
+from medlive.web.audit.thread import first_of, load_thread_page, row_links
 from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
 
@@ -36,7 +42,8 @@ router = APIRouter(
     dependencies=[Depends(require(Role.VIEWER))],
 )
 AUDIT = Room(False, router, (Section("Audit", "/audit"),))
-PlaceOf = Annotated[Place, Depends()]
+Page = Annotated[int, Query(ge=1, le=10_000_000)]
+"""Which of a thread's pages of messages is shown."""
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
 OUTCOMES = (
@@ -128,22 +135,23 @@ async def show_thread(
     request: Request,
     site: SiteOf,
     account: Viewer,
-    place: PlaceOf,
+    page: Page = 1,
     decision: Decision = None,
 ) -> Response:
     """A thread or a case, with every decision about it."""
     names, of_case = request.path_params, "case_id" in request.path_params
-    part: dict[str, Any] = {"decision": decision, "window": place.window}
+    window = Window(first_of(page), MESSAGES_SHOWN, MESSAGE_CHARS_SHOWN)
+    part: dict[str, Any] = {"decision": decision, "window": window}
     async with site.database.begin() as session:
         with refusing(404, UsageError), refusing(410, ThreadTakenDown):
             if of_case:
                 record = await inspect_case(session, **names, **part)
             else:
                 record = await inspect_thread(session, **names, **part)
-        page = await load_thread_page(
-            session, record, account, request, place, of_case=of_case
+        fill = await load_thread_page(
+            session, record, account, request, page, of_case=of_case
         )
-    return await asyncio.to_thread(page)
+    return await asyncio.to_thread(fill)
 
 
 @router.get("/{table}.csv")

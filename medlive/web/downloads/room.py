@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_items, blind_versions
-from medlive.instance.paths import report_path
+from medlive.instance.paths import report_path, site_address
 from medlive.integrity.folder import read_small
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import PUBLIC_KEY
@@ -32,7 +32,6 @@ from medlive.web.downloads.catalog import (
 )
 from medlive.web.downloads.files import DAMAGED, send_file
 from medlive.web.pages import render
-from medlive.web.requests import site_address
 from medlive.web.site import READ, Room, Section, SiteOf
 
 _REPORT_POLICY = (
@@ -50,7 +49,7 @@ route = partial(router.api_route, methods=READ)
 
 
 @route("/snapshots")
-async def index(request: Request, catalog: TheCatalog) -> Response:
+async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
     latest = next(iter(given_out(catalog)), None)
     key = latest is not None and latest.signed
@@ -59,7 +58,7 @@ async def index(request: Request, catalog: TheCatalog) -> Response:
         "downloads/index.html",
         snapshots=catalog,
         latest=latest,
-        address=site_address(request),
+        address=site_address(site.settings),
         key=key,
     )
 
@@ -131,12 +130,6 @@ async def report_file(
     )
 
 
-@route("/medlive-{version}")
-async def without_slash(shown: TheSnapshot) -> Response:
-    """The card's relative links need the slash."""
-    return RedirectResponse(f"/{shown.folder}/", 308)
-
-
 @route("/medlive-{version}/")
 async def snapshot(
     request: Request, site: SiteOf, catalog: TheCatalog, shown: TheSnapshot
@@ -161,7 +154,7 @@ async def snapshot(
         request,
         "downloads/snapshot.html",
         shown=shown,
-        address=site_address(request),
+        address=site_address(site.settings),
         parent=parent if parent in {s.version for s in given_out(catalog)} else None,
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
