@@ -200,8 +200,6 @@ class ReleaseSection(_Section):
 
     minimum_cases: Natural = 1
     """A release with fewer cases is refused."""
-    minimum_by_language: dict[Literal["en", "zh"], Natural] = {}
-    """Language → a release with fewer cases in it is refused."""
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""

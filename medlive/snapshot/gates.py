@@ -331,14 +331,7 @@ _NO_JUDGEMENT = {
 """Engine → why a release that it took part in is not publishable."""
 
 
-def release_hits(
-    provenance: Provenance,
-    cases: int,
-    minimum: int,
-    *,
-    by_language: Mapping[str, int] = {},
-    minimum_by_language: Mapping[str, int] = {},
-) -> list[GateHit]:
+def release_hits(provenance: Provenance, cases: int, minimum: int) -> list[GateHit]:
     """Find every reason why a release may not be published."""
     hits = []
     for engine, why in _NO_JUDGEMENT.items():
@@ -350,15 +343,8 @@ def release_hits(
             detail = f"the provenance names no {name.replace('_', ' ')}"
             hits.append(GateHit(Gate.PROVENANCE, None, detail))
     if cases < minimum:
-        hits.append(
-            GateHit(
-                Gate.MINIMUM, None, f"{cases} cases, at least {minimum} are asked for"
-            )
-        )
-    for language, least in sorted(minimum_by_language.items()):
-        if (number := by_language.get(language, 0)) < least:
-            detail = f"{number} cases in {language!r}, at least {least} are asked for"
-            hits.append(GateHit(Gate.MINIMUM, None, detail))
+        detail = f"{cases} cases, at least {minimum} are asked for"
+        hits.append(GateHit(Gate.MINIMUM, None, detail))
     return hits
 
 

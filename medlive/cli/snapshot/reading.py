@@ -160,7 +160,7 @@ def diff(
     limit: Annotated[int, Option(min=0)] = 20,
     unverified: UnverifiedOption = False,
 ) -> Result:
-    """Show what changed from an older snapshot to a newer one: cases, with reasons, and how the releases were made.
+    """Show which cases changed from an older snapshot to a newer one, with reasons.
 
     Args:
         limit: How many cases of each kind are listed.
@@ -171,7 +171,9 @@ def diff(
                 report.summary(), hint="--unverified compares it as it is"
             )
     difference = diff_snapshots(old, new, limit=limit)
-    notes = [f"reasons: {difference['reasons_from']}"]
+    notes = []
+    if not difference["has_reasons"]:
+        notes.append("no reasons are stated: the newer one does not continue the older")
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
     return Result(difference, _describe_diff(difference), notes)
@@ -181,11 +183,6 @@ def _describe_diff(difference: Mapping[str, Any]) -> Shown:
     old, new, counts = difference["old"], difference["new"], difference["counts"]
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], counts.items())
-    shown = []
-    for edit in difference["made_otherwise"]:
-        shown.append([edit["name"], _short(edit["old"]), _short(edit["new"])])
-    if shown:
-        yield Grid(["how it was made", old, new], shown)
     for kind, count in counts.items():
         for case in difference[kind]:
             yield from _lines(kind, case)
@@ -216,8 +213,6 @@ def _lines(kind: str, case: Mapping[str, Any]) -> Iterator[str]:
 def _short(value: object) -> str:
     """A value on one line, at most 80 characters of it, in signs that can stand on a screen."""
     text = "none" if value is None else str(value)
-    if isinstance(value, list):
-        text = ", ".join(map(str, value))
     return shortened(printable(text[: 4 * _CUT]), _CUT)
 
 

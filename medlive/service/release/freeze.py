@@ -270,8 +270,6 @@ async def _select(
             provenance,
             numbers.cases,
             release.minimum_cases,
-            by_language=await snapshots.count_languages(session, version),
-            minimum_by_language=dict(release.minimum_by_language.items()),
         )
         signing = None
         if key:
