@@ -151,7 +151,7 @@ def _build(
 
     for folder in FOLDERS:
         (out / folder).mkdir()
-    tally, new = _write_rows(rows, meta, out)
+    tally = _write_rows(rows, meta, out)
     numbers: dict[str, int] = {}  # How many entries each section has
     for name, sections in SECTIONS.items():
         head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
@@ -161,7 +161,7 @@ def _build(
         with (out / name).open("wb") as ledger:
             numbers |= write_ledger(ledger.write, head, written)
     counts = tally.counts(numbers["held"])
-    changes = card.changes_md(meta, numbers, new.counts(0), entries)
+    changes = card.changes_md(meta, numbers, entries)
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as note:
         note.writelines(changes)  # As they come: there may be one for each case
     for name, text in figures.figures(counts, meta.canary, meta.version).items():
@@ -216,14 +216,9 @@ def _entry(out: Path, name: str, tally: Tally) -> FileEntry:
     )
 
 
-def _write_rows(
-    rows: Iterable[SnapshotCase],
-    meta: SnapshotMeta,
-    out: Path,
-) -> tuple[Tally, Tally]:
-    """Write the rows; return the tally of all cases, and of those that are new in this release."""
+def _write_rows(rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path) -> Tally:
+    """Write the rows; return their tally."""
     tally = Tally(meta.shape)
-    new = Tally(meta.shape)
     columns = meta.shape.columns
     case_names = [column.name for column in columns["cases"]]
     criterion_names = [column.name for column in columns["criteria"]]
@@ -255,12 +250,10 @@ def _write_rows(
             for criterion_row in case_criteria:
                 add_criterion(criterion_row)
             tally.add(case)
-            if case.first_release == meta.version:
-                new.add(case)
         plain.write(LIVEMEDBENCH_END)
     if not tally.cases:
         raise CheckFailed("there is no case to freeze")
-    return tally, new
+    return tally
 
 
 def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[SnapshotCase]:

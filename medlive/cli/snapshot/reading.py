@@ -24,7 +24,7 @@ from medlive.cli.output import (
     wait_for,
     with_session,
 )
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed
 from medlive.guard.printable import printable
 from medlive.instance.loading import dotted, read_settings
 from medlive.integrity.signing import (
@@ -36,7 +36,7 @@ from medlive.integrity.signing import (
 )
 from medlive.publishing.download import fetch_snapshot
 from medlive.snapshot.diff import diff_snapshots
-from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
+from medlive.snapshot.export import export_slice
 from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
 from medlive.snapshot.verify.steps import verify_snapshot
@@ -220,31 +220,25 @@ def export(
     snapshot: SnapshotArgument,
     *,
     out: Path,
-    format_: ExportFormat | None = None,
     part: CaseFilter,
     public_key: PublicKeyOption = None,
     unverified: UnverifiedOption = False,
 ) -> Result:
-    """Write a slice of a snapshot as one file: LiveMedBench's JSON, or JSON Lines with a case a line.
+    """Write a slice of a snapshot as one file of LiveMedBench's JSON.
 
     The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
     that of the snapshot it was cut from.
 
     Args:
         out: The file to write; it must not exist.
-        format_: Default: by the suffix.
         public_key: The key, or its file, that signed it.
     """
-    if (chosen := format_ or SUFFIXES.get(out.suffix.lower())) is None:
-        hint = "--format livemedbench or jsonl"
-        raise UsageError(f"{out.name!r} has no known suffix", hint=hint)
     loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
     cases = loaded.filter(**part.given())
-    digest = export_slice(cases, out, chosen)
+    digest = export_slice(cases, out)
     manifest = loaded.manifest
     value = {
         "path": out,
-        "format": chosen,
         "cases": len(cases.cases),
         "criteria": sum(len(case.criteria) for case in cases.cases),
         "digest": digest,

@@ -217,15 +217,6 @@ def test_provenance_is_kept_whole(freeze: Freeze) -> None:
     assert freeze(2).manifest.provenance == PROVENANCE
 
 
-def test_a_moment_is_cut_to_its_day_in_utc() -> None:
-    late = datetime(2025, 3, 1, 2, 30, tzinfo=timezone(timedelta(hours=8)))
-    case = make_case(0, posted_at=late)
-    assert case.posted_at == date(2025, 2, 28)
-    assert case.row()["posted_at"] == "2025-02-28"
-    late = datetime(2025, 3, 1, 23, 30)  # noqa: DTZ001 - as a source without a zone gives it
-    assert make_case(0, posted_at=late).posted_at == date(2025, 3, 1)
-
-
 def test_a_signed_release_names_its_key_and_vouches_for_the_manifests_own_words(
     tmp_path: Path,
 ) -> None:

@@ -1,7 +1,6 @@
 """Loading and the gates."""
 
 from dataclasses import replace
-from datetime import date
 
 import pytest
 
@@ -17,14 +16,16 @@ def test_what_was_frozen_is_loaded(freeze: Freeze) -> None:
     assert list(snapshot) == [make_case(i) for i in range(9)]
     assert snapshot.version == "2026.W47"
     assert len(snapshot.filter(language="zh")) == 4
-    assert {
-        c.posted_at.month for c in snapshot.filter(posted_from=date(2025, 6, 1))
-    } == {6, 7, 8, 9}
-    assert len(snapshot.filter(posted_before=date(2025, 6, 1))) == 5
+    assert {c.posted_at.month for c in snapshot.filter(posted_from="2025-06-01")} == {
+        6,
+        7,
+        8,
+        9,
+    }
+    assert len(snapshot.filter(posted_before="2025-06-01")) == 5
     assert len(snapshot.filter(first_release_after="2026.W46")) == 9
     assert len(snapshot.filter(first_release_after="2026.W47")) == 0
     assert snapshot.case("c004").criteria[1].points == -8
-    assert snapshot.to_records()[0]["criteria"][0]["criterion_id"] == "c000-c1"
 
 
 def test_a_changed_snapshot_is_refused_unless_asked_for(freeze: Freeze) -> None:
