@@ -88,9 +88,6 @@ def medlive(
     snapshot: str = "latest",
     template: str = CLINICAL,
     language: str | None = None,
-    source: str | None = None,
-    posted_from: str | None = None,
-    posted_before: str | None = None,
     first_release_after: str | None = None,
     structured: bool = True,
     allow_unpinned: bool = False,
@@ -107,11 +104,7 @@ def medlive(
     metadata show.
     """
     chosen = open_snapshot(snapshot, verify=verify).filter(
-        language=language,
-        source=source,
-        posted_from=posted_from,
-        posted_before=posted_before,
-        first_release_after=first_release_after,
+        language=language, first_release_after=first_release_after
     )
     prompt = load_template(template)
     cases = from_snapshot(chosen)
