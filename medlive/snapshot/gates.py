@@ -1,6 +1,6 @@
 """The release gates: the checks that a case, and a release as a whole, must pass before it is frozen.
 
-A gate returns its hits as values. A hit on a case keeps that case out; a hit on the release makes it
+A gate returns its hits as values, and a hit keeps its case out; a fault of the release makes it
 `publishable: false`. No hit quotes the text it was found in.
 
 A case is checked in three parts: its rows (`row_hits`, cheap); its texts and rubric (`content_hits`, expensive,
@@ -58,16 +58,14 @@ class Gate(StrEnum):
     EVIDENCE = "evidence"
     DISPUTE = "dispute"
     WITHDRAWN = "withdrawn"
-    PROVENANCE = "provenance"
-    MINIMUM = "minimum"
 
 
 @dataclass(frozen=True, slots=True)
 class GateHit:
-    """What a gate found; `case_id` is None if it concerns the release as a whole."""
+    """What a gate found in a case."""
 
     gate: Gate
-    case_id: str | None
+    case_id: str
     detail: str
 
 
@@ -331,21 +329,18 @@ _NO_JUDGEMENT = {
 """Engine → why a release that it took part in is not publishable."""
 
 
-def release_hits(provenance: Provenance, cases: int, minimum: int) -> list[GateHit]:
+def release_faults(provenance: Provenance, cases: int, minimum: int) -> list[str]:
     """Find every reason why a release may not be published."""
-    hits = []
+    faults = []
     for engine, why in _NO_JUDGEMENT.items():
         if roles := sorted({e.role for e in provenance.engines if e.engine == engine}):
-            detail = f"{why} (in the roles: {', '.join(roles)})"
-            hits.append(GateHit(Gate.ENGINE, None, detail))
+            faults.append(f"{why} (in the roles: {', '.join(roles)})")
     for name in ("engines", "prompts", "evidence", "thresholds", "code_version"):
         if not getattr(provenance, name):
-            detail = f"the provenance names no {name.replace('_', ' ')}"
-            hits.append(GateHit(Gate.PROVENANCE, None, detail))
+            faults.append(f"the provenance names no {name.replace('_', ' ')}")
     if cases < minimum:
-        detail = f"{cases} cases, at least {minimum} are asked for"
-        hits.append(GateHit(Gate.MINIMUM, None, detail))
-    return hits
+        faults.append(f"{cases} cases, at least {minimum} are asked for")
+    return faults
 
 
 PACKAGE = Path(__file__).resolve().parents[1]

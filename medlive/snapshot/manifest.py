@@ -17,7 +17,6 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from medlive.guard.printable import printable
 from medlive.integrity.log import some
@@ -347,16 +346,9 @@ class Manifest(_Frozen):
         version = value.get("format_version") if isinstance(value, dict) else None
         if type(version) is not int or version <= FORMAT_VERSION:
             return value
-        made = value.get("provenance")
-        writer = made.get("code_version") if isinstance(made, dict) else None
-        needed = printable(str(writer or "a later version"))[:50]
-        # A template of pydantic's: braces would be placeholders.
-        needed = needed.replace("{", "").replace("}", "")
-        text = (
-            f"format {version}, written by medlive {needed}; this medlive reads formats {OLDEST_FORMAT} to"
-            f" {FORMAT_VERSION}: install medlive {needed} or later"
+        raise ValueError(
+            f"format {version}; this medlive reads {OLDEST_FORMAT} to {FORMAT_VERSION}: install a later one"
         )
-        raise PydanticCustomError("newer_format", text)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -467,7 +459,7 @@ class SnapshotMeta:
     signing: Signing | None = None
     why_not: tuple[
         str, ...
-    ] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
+    ] = ()  # Why it may not be published (see `gates.release_faults`); empty when it may
     # None: frozen before it was noted, or not from a database
     audit_log: AuditLogHead | None = None
     partial: Partial | None = None  # How far the week was; None: whole

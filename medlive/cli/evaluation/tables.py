@@ -7,9 +7,7 @@ from medlive.cli.evaluation.options import Scoring
 from medlive.cli.output import (
     Grid,
     Shown,
-    counted,
     dimmed,
-    say,
     table_of,
 )
 from medlive.errors import CheckFailed

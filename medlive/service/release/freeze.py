@@ -62,7 +62,7 @@ from medlive.snapshot.gates import (
     content_hits,
     gates_digest,
     lint_case,
-    release_hits,
+    release_faults,
     row_hits,
     standard_scanner,
 )
@@ -266,11 +266,7 @@ async def _select(
         provenance = await snapshots.load_provenance(
             session, version, code_version=__version__
         )
-        refused = release_hits(
-            provenance,
-            numbers.cases,
-            release.minimum_cases,
-        )
+        why_not = release_faults(provenance, numbers.cases, release.minimum_cases)
         signing = None
         if key:
             public = key.public
@@ -279,7 +275,7 @@ async def _select(
             lineage=await lineage_of(session, version),
             signing=signing,
             provenance=provenance,
-            why_not=tuple(hit.detail for hit in refused),
+            why_not=tuple(why_not),
             numbers=numbers,
             hold_out=release.hold_out,
             gates_digest=digest,

@@ -108,11 +108,6 @@ async def verify(stored: str | None, password: str) -> bool:
     return stored is not None
 
 
-def is_outdated(stored: str) -> bool:
-    """Whether a hash was made with other parameters than today's."""
-    return _HASHER.check_needs_rehash(stored)
-
-
 @cache
 def hash_of_nobody() -> str:
     """A hash to try passwords on where there is no account."""

@@ -104,10 +104,6 @@ async def load_thread_page(
     advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
     failed_checks = [check for check in curation["checks"] if not check["passed"]]
     here = request.url.replace(scheme="", netloc="")
-    decision_links = {}
-    for decision in record["decisions"]:
-        number = decision["number"]
-        decision_links[number] = str(here.include_query_params(decision=number))
     query = QueryParams(request.url.query)
     table = query.get(TABLE, "")
     state = State.parse(table if table in TABLES else "threads", query)
@@ -157,7 +153,6 @@ async def load_thread_page(
         replies=await find_replies(
             session, {call["request_digest"] for call in curation["calls"]}
         ),
-        decision_links=decision_links,
         revisions=revisions,
         memberships=memberships,
         withheld=withheld,

@@ -175,16 +175,9 @@ def test_an_illegal_row_is_named_and_nothing_is_left(
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".freeze.lock"]
 
 
-def test_doubles_emptiness_and_odd_versions_are_refused(tmp_path: Path) -> None:
-    for numbers, said in (((1, 1), "twice"), ((2, 1), "c002"), ((), "no case")):
-        cases = [make_case(number) for number in numbers]
-        with pytest.raises(CheckFailed, match=said):
-            write_snapshot(cases, META, tmp_path, Entries())
-    for version in ("2026.47", "2026.W54", "../x"):
-        with pytest.raises(UsageError):
-            write_snapshot(
-                [make_case(1)], replace(META, version=version), tmp_path, Entries()
-            )
+def test_a_snapshot_without_cases_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckFailed, match="no case"):
+        write_snapshot([], META, tmp_path, Entries())
 
 
 def test_a_killed_freeze_leaves_nothing_that_counts_and_the_next_one_clears_it(
@@ -274,10 +267,6 @@ def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> Non
     assert sections == {"held": list(held[::-1]), "revealed": [], "dropped": []}
     changes = json.loads((frozen.path / "changes.json").read_text("utf-8"))
     assert [c["case_id"] for c in changes["added"]] == ["c001"]
-    with pytest.raises(UsageError):
-        write_snapshot(
-            cases, replace(META, lineage=ancestors[::-1]), tmp_path, Entries()
-        )
 
 
 COUNT = st.none() | st.integers(min_value=1, max_value=9)

@@ -6,7 +6,7 @@ import pytest
 
 from medlive.deidentify.detect import find_identifiers
 from medlive.errors import BadInput, CheckFailed
-from medlive.snapshot.gates import Gate, content_hits, release_hits, row_hits
+from medlive.snapshot.gates import Gate, content_hits, release_faults, row_hits
 from medlive.snapshot.load import load_snapshot
 from tests.unit.snapshot.conftest import PROVENANCE, Freeze, make_case
 
@@ -79,8 +79,10 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
 
 
 def test_a_release_of_the_rules_engine_or_of_too_few_cases_is_not_publishable() -> None:
-    assert release_hits(PROVENANCE, 10, 10) == []
+    assert release_faults(PROVENANCE, 10, 10) == []
     rules = PROVENANCE.engines[0].model_copy(update={"engine": "rules"})
     poor = PROVENANCE.model_copy(update={"engines": (rules,), "evidence": ()})
-    gates = [h.gate for h in release_hits(poor, 9, 10)]
-    assert gates == [Gate.ENGINE, Gate.PROVENANCE, Gate.MINIMUM]
+    rules_wrote, no_evidence, too_few = release_faults(poor, 9, 10)
+    assert "the rules engine" in rules_wrote
+    assert "names no evidence" in no_evidence
+    assert "at least 10" in too_few

@@ -14,7 +14,7 @@ from medlive.snapshot.gates import (
     content_hits,
     gates_digest,
     lint_case,
-    release_hits,
+    release_faults,
     row_hits,
 )
 from medlive.snapshot.manifest import EngineUse
@@ -29,15 +29,13 @@ def test_a_release_by_an_engine_whose_cases_are_unpublishable_is_so_too(
     by_it = PROVENANCE.model_copy(
         update={"engines": (EngineUse(role="screener", engine=engine, model="m"),)}
     )
-    (hit,) = release_hits(by_it, 10, 10)
-    assert hit.gate is Gate.ENGINE
-    assert "screener" in hit.detail
+    (fault,) = release_faults(by_it, 10, 10)
+    assert "screener" in fault
 
 
 def test_a_minimum_of_cases_is_asked_for() -> None:
-    (hit,) = release_hits(PROVENANCE, 10, 11)
-    assert (hit.gate, hit.case_id) == (Gate.MINIMUM, None)
-    assert hit.detail == "10 cases, at least 11 are asked for"
+    (fault,) = release_faults(PROVENANCE, 10, 11)
+    assert fault == "10 cases, at least 11 are asked for"
 
 
 def first(case: SnapshotCase, **changes: object) -> SnapshotCase:
