@@ -12,7 +12,7 @@ import json
 import platform
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +20,6 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.rubric.model import Axis, Origin, tier_of
@@ -43,9 +42,6 @@ from medlive.snapshot.verify.text_checks import (
     texts_of,
 )
 
-if TYPE_CHECKING:
-    from medlive.deidentify.identifiers import Identifier
-
 
 class Gate(StrEnum):
     """What is checked."""
@@ -67,20 +63,6 @@ class GateHit:
     gate: Gate
     case_id: str
     detail: str
-
-
-Scanner = Callable[[str, str | None], Sequence["Identifier"]]
-"""`scan(text, language)`: the identifiers in a text."""
-
-Linter = Callable[[SnapshotCase], Iterable[str]]
-"""`lint(case)`: what is wrong with a case's rubric, one line each."""
-
-
-def standard_scanner() -> Scanner:
-    """Return the scanner for identifiers of people and places (needs the extra `service`)."""
-    from medlive.deidentify.detect import find_identifiers
-
-    return find_identifiers
 
 
 def lint_case(case: SnapshotCase) -> list[str]:
@@ -265,12 +247,8 @@ def released_texts(case: SnapshotCase) -> Iterator[tuple[str, str]]:
     yield "overruled", case.overruled or ""
 
 
-def content_hits(
-    case: SnapshotCase,
-    scan: Scanner,
-    lint: Linter,
-) -> list[GateHit]:
-    """Find what in a case's texts and rubric keeps it out.
+def content_hits(case: SnapshotCase) -> list[GateHit]:
+    """Find what in a case's texts and rubric keeps it out. Needs the extra `service`.
 
     The result depends only on the texts, the language, the criteria, and what `gates_digest` covers.
     """
@@ -283,23 +261,21 @@ def content_hits(
     if hits:
         return hits
     for name, text in texts:
-        for gate, what in _text_hits(text, case.language, scan):
+        for gate, what in _text_hits(text, case.language):
             hits.append(GateHit(gate, case.case_id, f"{name} holds {what}"))
     for place, criterion in enumerate(case.criteria, start=1):
         # What no passage's id or model's name holds
         if leak := find_leak(criterion.source) or find_markup(criterion.source):
             detail = f"source of criterion {place} holds {leak}"
             hits.append(GateHit(Gate.TEXT, case.case_id, detail))
-    for finding in lint(case):
+    for finding in lint_case(case):
         hits.append(GateHit(Gate.RUBRIC, case.case_id, finding))
     return hits
 
 
-def _text_hits(
-    text: str,
-    language: str,
-    scan: Scanner,
-) -> Iterator[tuple[Gate, str]]:
+def _text_hits(text: str, language: str) -> Iterator[tuple[Gate, str]]:
+    from medlive.deidentify.detect import find_identifiers
+
     if (character := find_unstorable(text)) is not None:
         yield Gate.TEXT, character
         return
@@ -308,7 +284,7 @@ def _text_hits(
     if (markup := find_markup(text)) is not None:
         yield Gate.TEXT, f"markup: {markup!r}"
     contact = find_contact(text)
-    identifiers = scan(text, language)
+    identifiers = find_identifiers(text, language)
     if contact is not None:
         yield Gate.IDENTIFIERS, f"a {contact}"
     for identifier in identifiers:
@@ -317,7 +293,7 @@ def _text_hits(
     if contact is None and not identifiers and plain != text:
         if (contact := find_contact(plain)) is not None:
             yield Gate.IDENTIFIERS, f"a {contact}, spelled otherwise"
-        for identifier in scan(plain, language):
+        for identifier in find_identifiers(plain, language):
             yield Gate.IDENTIFIERS, f"a {identifier.kind}, spelled otherwise"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from medlive.errors import BadInput
 from medlive.home import home_folder
-from medlive.snapshot.model import version_of, week_end
+from medlive.snapshot.model import folder_name, version_of, week_end
 
 VARIABLE = "MEDLIVE_SNAPSHOTS"
 """The folders that are searched for versions, separated as in PATH."""
@@ -28,7 +28,7 @@ def find_snapshot(
         BadInput: If there is no such snapshot; the message names what was searched and found.
     """
     text = os.fspath(path_or_version)
-    if text and _has_manifest(Path(text)):
+    if text and os.path.isfile(os.path.join(text, "manifest.json")):
         return Path(text)
     version = text.removeprefix("medlive-")
     is_version = isinstance(path_or_version, str) and week_end(version) is not None
@@ -58,18 +58,7 @@ def find_snapshot(
 
 def versions_in(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the snapshots of a folder as (version, folder), the oldest first."""
-    try:
-        entries = sorted(root.iterdir())
-    except OSError:  # it has no versions; the error names the folders searched
-        return
-    for entry in entries:
-        version = version_of(entry.name)
-        if version is not None and _has_manifest(entry):
-            yield version, entry
-
-
-def _has_manifest(folder: Path) -> bool:
-    try:
-        return (folder / "manifest.json").is_file()
-    except (OSError, ValueError):  # a name that is too long or has a NUL
-        return False
+    for manifest in sorted(root.glob(f"{folder_name('*')}/manifest.json")):
+        folder = manifest.parent
+        if (version := version_of(folder.name)) is not None:
+            yield version, folder

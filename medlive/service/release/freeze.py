@@ -61,10 +61,8 @@ from medlive.snapshot.gates import (
     GateHit,
     content_hits,
     gates_digest,
-    lint_case,
     release_faults,
     row_hits,
-    standard_scanner,
 )
 from medlive.snapshot.manifest import AuditLogHead, Partial, Signing, moment_text
 from medlive.snapshot.model import commitment, folder_name, week_end
@@ -478,11 +476,11 @@ def _check_page(
     """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
-    scan, verdicts = standard_scanner(), []
+    verdicts = []
     for case in cases:
         if stop.is_set():
             raise Interrupted
-        hits = [*row_hits(case), *content_hits(case, scan, lint_case)]
+        hits = [*row_hits(case), *content_hits(case)]
         verdicts.append((case.case_id, case.revision, hits))
     return verdicts
 

@@ -15,6 +15,7 @@ from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus, WithdrawalRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import thread_of_case
+from medlive.deidentify.detect import find_identifiers
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
@@ -27,7 +28,6 @@ from medlive.snapshot.errata import (
     trusted_comment,
     write_errata_file,
 )
-from medlive.snapshot.gates import standard_scanner
 from medlive.snapshot.verify.text_checks import (
     as_read,
     find_contact,
@@ -212,9 +212,12 @@ def check_public_reason(reason: str) -> str:
         )
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
         raise UsageError(f"the reason is published and contains {character}")
-    scan, kinds = standard_scanner(), set[str]()
+    kinds = set[str]()
     for text in (reason, as_read(reason)):
-        for identifier in (*scan(text, "en"), *scan(text, "zh")):
+        for identifier in (
+            *find_identifiers(text, "en"),
+            *find_identifiers(text, "zh"),
+        ):
             kinds.add(str(identifier.kind))
         if contact := find_contact(text):
             kinds.add(contact)

@@ -44,7 +44,6 @@ class Actions:
     back: str = ""  # Where an act leads to; "": the subject's own page
     unproved_since: int | None = None  # Of a case: the revision; None: it is proved
     held_unproved: bool = False  # Whether a freeze leaves such a case out
-    provable: bool = False  # Whether models prove rubrics here
     final: str = ""  # The page of the act that cannot be undone; "": there is none
     final_label: str = ""
 
@@ -61,8 +60,6 @@ def case_actions(
     back: str = "",
 ) -> Actions | None:
     """The acts on a case; None for who may not act."""
-    from medlive.service.wiring import proof_roles
-
     if not account.may(Role.ADMIN):
         return None
     used = status != CaseStatus.WITHDRAWN
@@ -74,7 +71,6 @@ def case_actions(
         back=back,
         unproved_since=unproved_since if used else None,
         held_unproved=settings.release.unproved == "hold",
-        provable=bool(proof_roles(settings)),
         final=f"/acts/withdraw/{case_id}" if used else "",
         final_label="Withdraw the case or a criterion",
     )

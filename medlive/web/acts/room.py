@@ -17,7 +17,7 @@ from medlive.db.curation.cases import (
 )
 from medlive.db.curation.proofs import unproved_since
 from medlive.db.tables.people import AuditLogRow
-from medlive.errors import MedliveError, UsageError
+from medlive.errors import MedliveError, UsageError, first_fault
 from medlive.rubric.model import Origin
 from medlive.snapshot.model import ENUMERATIONS
 from medlive.web.accounts.access import Admin, Viewer
@@ -244,10 +244,7 @@ async def _case_page(
         values |= {name: getattr(case.rubric, name) for name in (*_KINDS, "asked")}
     message = None
     if isinstance(error, ValidationError):
-        faults = []
-        for fault in error.errors():
-            faults.append(f"{' '.join(map(str, fault['loc']))}: {fault['msg']}")
-        message = "; ".join(faults)
+        message = first_fault(error)
     elif isinstance(error, MedliveError):
         message = error.whole
     return render(

@@ -249,29 +249,28 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
 
 
 def _steps(revisions: Sequence[CaseRevision]) -> list[_Record]:
-    """What each revision changed in the one before, in fields and criteria; the newest first."""
+    """What each revision changed in the one before; the newest first."""
     steps: list[_Record] = []
-    for (old, had), (new, has) in pairwise(revisions):
-        fields: dict[str, Sequence[Change]] = {}
-        for name in _FIELDS:
-            before, after = str(getattr(old, name)), str(getattr(new, name))
+    for earlier, later in pairwise(revisions):
+        old, new = _texts(*earlier), _texts(*later)
+        changes: dict[str, Sequence[Change]] = {}
+        for name in old | new:
+            before, after = old.get(name, ""), new.get(name, "")
             if before != after:
-                fields[name] = compare(before, after)
-        old_texts = {c.id: _criterion_text(c) for c in had}
-        new_texts = {c.id: _criterion_text(c) for c in has}
-        criteria: dict[str, Sequence[Change]] = {}
-        for name in old_texts | new_texts:
-            before, after = old_texts.get(name, ""), new_texts.get(name, "")
-            if before != after:
-                criteria[name] = compare(before, after)
-        step = {"revision": new.revision, "created_at": new.created_at}
-        steps.append(step | {"fields": fields, "criteria": criteria})
+                changes[name] = compare(before, after)
+        case = later[0]
+        step = {"revision": case.revision, "created_at": case.created_at}
+        steps.append(step | {"changes": changes})
     return steps[::-1]
 
 
-def _criterion_text(c: Criterion) -> str:
-    origin = "" if c.origin is Origin.ADVICE else f" ({c.origin.value}: {c.source})"
-    return f"{c.points:+} {c.axis}: {c.criterion}{origin}"
+def _texts(case: Record, criteria: Iterable[Criterion]) -> dict[str, str]:
+    """The texts of a revision by the names of its fields and the ids of its criteria."""
+    texts = {name: str(getattr(case, name)) for name in _FIELDS}
+    for c in criteria:
+        origin = "" if c.origin is Origin.ADVICE else f" ({c.origin.value}: {c.source})"
+        texts[c.id] = f"{c.points:+} {c.axis}: {c.criterion}{origin}"
+    return texts
 
 
 def mark_thread(

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from medlive.deidentify.detect import find_identifiers
 from medlive.errors import BadInput, CheckFailed
 from medlive.snapshot.gates import Gate, content_hits, release_faults, row_hits
 from medlive.snapshot.load import load_snapshot
@@ -53,14 +52,11 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
         make_case(2, advice="Call me on +44 20 7946 0958 or write to jane@example.org"),
         make_case(4, query="What\x00?"),
         replace(make_case(6), criteria=()),
-        make_case(8),
     ]
     hits = {
         c.case_id: [
             *row_hits(c),
-            *content_hits(
-                c, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else []
-            ),
+            *content_hits(c),
         ]
         for c in cases
     }
@@ -70,7 +66,6 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
     assert {("c004", Gate.TEXT), ("c010", Gate.TEXT), ("c012", Gate.TEXT)} <= found
     assert ("c014", Gate.IDENTIFIERS) in found
     assert ("c006", Gate.RUBRIC) in found
-    assert ("c008", Gate.RUBRIC) in found
     assert not any(
         "7946" in h.detail or "jane" in h.detail
         for found in hits.values()
