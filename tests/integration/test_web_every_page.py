@@ -363,7 +363,6 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             "/": ("/",),
             **{f"/{name}.html": (f"/{name}.html",) for name in SITE_PAGES},
             "/snapshots": ("/snapshots",),
-            "/errata": ("/errata",),
             "/medlive-{version}/": (f"/medlive-{NEW}/",),
             "/sign-in": ("/sign-in",),
             "/invitation/{token}": (f"/invitation/{token}",),
@@ -396,7 +395,6 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             ),
         }
         full = (
-            "/errata",
             f"/medlive-{NEW}/",
             "/audit",
             "/audit/threads",

@@ -264,21 +264,21 @@ def _check_described(
     out: Faults,
 ) -> None:
     """Check that croissant.json names the data files with the manifest's digests."""
-    listed = set[tuple[str, str]]()
+    expected = []
+    for file in _DESCRIBED:
+        if file in manifest.files:
+            expected.append((file, manifest.files[file].sha256))
+    listed = []
     try:
         for described in json.loads(data)["distribution"]:
-            listed.add((described["contentUrl"], described["sha256"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            listed.append((described["contentUrl"], described["sha256"]))
+        is_same = sorted(listed) == sorted(expected)
+    except (ValueError, LookupError, TypeError, RecursionError) as exc:
         fault = f"{type(exc).__name__}: {exc!s}"
         out.add(name, "the data files with their digests", fault)
         return
-    expected = set()
-    for file, entry in manifest.files.items():
-        if file in _DESCRIBED:
-            expected.add((file, entry.sha256))
-    if wrong := ", ".join(sorted({str(file) for file, _ in listed ^ expected})):
-        got = f"another of {wrong}"
-        out.add(name, "the data files with the manifest's digests", got)
+    if not is_same:
+        out.add(name, "the data files with the manifest's digests", "others")
 
 
 def _report(name: str, ledger: str = "") -> Callable[[Inspected, Faults], None]:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
@@ -11,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.clock import iso_week, now, week_bounds
 from medlive.db.audit.health import count_by_source, count_by_week
 from medlive.db.audit.listing import count_rows, load_page, stream_rows
-from medlive.db.audit.spending import Spent, spending
+from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
@@ -69,13 +68,11 @@ async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
         by_source = await count_by_source(session)
         by_week = await count_by_week(session)
         reasons = await funnel(session)
-        spent: dict[str, list[Spent]] = {}
-        for back in (0, 1):
-            week = iso_week(now() - timedelta(weeks=back))
-            spent[week] = []
-            for row in await spending(session, *week_bounds(week)):
-                if row.by in ("all", "source") and row.replies:
-                    spent[week].append(row)
+        week = iso_week(now())
+        spent = []
+        for row in await spending(session, *week_bounds(week)):
+            if row.by in ("all", "source") and row.replies:
+                spent.append(row)
     shown = {outcome for _, outcome, _ in by_source}
     return render(
         request,
@@ -86,6 +83,7 @@ async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
         by_source=_by_first(by_source),
         by_week=_by_first(by_week),
         reasons=reasons,
+        week=week,
         spent=spent,
         may_act=account.may(Role.ADMIN),
     )

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_items, blind_versions
 from medlive.instance.paths import report_path, site_address
 from medlive.integrity.folder import read_small
@@ -105,13 +104,6 @@ async def errata_file(request: Request, site: SiteOf) -> Response:
     return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
-@route("/errata")
-async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
-    """What was withdrawn after it was frozen, newest first."""
-    published = await load_public_errata(site, catalog)
-    return render(request, "downloads/errata.html", errata=published.entries[::-1])
-
-
 @route("/report/{version}/{name:path}")
 async def report_file(
     request: Request, name: str, site: SiteOf, shown: TheSnapshot
@@ -136,30 +128,22 @@ async def snapshot(
 ) -> Response:
     """One snapshot."""
     async with site.database.begin() as session:
-        evaluations = []
-        for evaluation in await list_evaluations(session):
-            if evaluation.snapshot_version == shown.version:
-                evaluations.append(evaluation)
-        withheld = shown.version in await blind_versions(session)
+        is_blind = shown.version in await blind_versions(session)
     report = report_path(site.settings, shown.version) / "index.html"
-    reported = not shown.withdrawn and report.is_file()
+    may_be_shown = not shown.withdrawn and not is_blind
     try:
         card = await asyncio.to_thread(read_small, shown.path / _CARD)
     except OSError:
         card = b""
     if hashlib.sha256(card).hexdigest() != shown.files[_CARD].sha256:
         raise HTTPException(503, DAMAGED)
-    parent = shown.manifest.parent
     return render(
         request,
         "downloads/snapshot.html",
         shown=shown,
         address=site_address(site.settings),
-        parent=parent if parent in {s.version for s in given_out(catalog)} else None,
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
-        evaluations=evaluations,
-        has_report=reported and not withheld,
-        report_withheld=reported and withheld,
+        has_report=may_be_shown and report.is_file(),
         card=card_html(card.decode("utf-8")),
     )
 
@@ -207,7 +191,6 @@ DOWNLOADS = Room(
     router,
     (
         Section("Snapshots", "/snapshots"),
-        Section("Errata", "/errata"),
         Section("Leaderboard", "/leaderboard.html"),
     ),
 )
