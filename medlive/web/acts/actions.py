@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from medlive.config import Settings
 from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
@@ -43,9 +42,6 @@ class Actions:
     """Whether the rejection is a veto that the second check confirmed."""
     back: str = ""  # Where an act leads to; "": the subject's own page
     unproved_since: int | None = None  # Of a case: the revision; None: it is proved
-    held_unproved: bool = False  # Whether a freeze leaves such a case out
-    final: str = ""  # The page of the act that cannot be undone; "": there is none
-    final_label: str = ""
 
 
 def case_actions(
@@ -56,7 +52,6 @@ def case_actions(
     criteria: tuple[str, ...],
     *,
     unproved_since: int | None,
-    settings: Settings,
     back: str = "",
 ) -> Actions | None:
     """The acts on a case; None for who may not act."""
@@ -70,9 +65,6 @@ def case_actions(
         revision=revision,
         back=back,
         unproved_since=unproved_since if used else None,
-        held_unproved=settings.release.unproved == "hold",
-        final=f"/acts/withdraw/{case_id}" if used else "",
-        final_label="Withdraw the case or a criterion",
     )
 
 
@@ -95,8 +87,6 @@ def thread_actions(
         waits=waits,
         veto=veto,
         back=back,
-        final=f"/acts/take-down/{source}/{thread_id}",
-        final_label="Take the thread down",
     )
 
 

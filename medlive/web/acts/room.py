@@ -236,7 +236,6 @@ async def _case_page(
         case.revision,
         tuple(criterion.id for criterion in case.rubric.criteria),
         unproved_since=unproved,
-        settings=site.settings,
     )
     assert actions is not None  # The route is for admins
     if not values:

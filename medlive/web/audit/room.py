@@ -31,7 +31,7 @@ from medlive.service.listings import stream_csv, without_identifiers
 from medlive.service.prompts import show_prompt
 from medlive.service.watch.status import read_health
 from medlive.web.accounts.access import Viewer, require
-from medlive.web.audit.tables import TABLES, State, thread_path
+from medlive.web.audit.tables import TABLES, State
 from medlive.web.audit.thread import first_of, load_thread_page, row_links
 from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
@@ -115,7 +115,6 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
         all_gaps=len(gaps),
         parked=parked,
         all_parked=count.threads,
-        thread_links={p.name: thread_path(p.source, p.thread_id) for p in parked},
     )
 
 

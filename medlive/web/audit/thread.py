@@ -30,7 +30,6 @@ from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.tables import TABLE, TABLES, State
 from medlive.web.pages import Link, render
-from medlive.web.site import site_of
 
 _FIELDS = (
     "narrative",
@@ -118,7 +117,6 @@ async def load_thread_page(
             case["revision"],
             tuple(criterion["id"] for criterion in record["criteria"]),
             unproved_since=case["unproved_since"],
-            settings=site_of(request).settings,
             back=str(here),
         )
     else:
