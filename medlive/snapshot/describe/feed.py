@@ -58,11 +58,6 @@ class Release:
         return self.manifest.ancestry | {self.version: self.digest}
 
     @property
-    def figures(self) -> list[str]:
-        """The names of the figures."""
-        return [name for name in self.files if name.startswith("figures/")]
-
-    @property
     def counted(self) -> str:
         """How many cases and criteria it has, in words."""
         counts = self.manifest.counts

@@ -323,10 +323,8 @@ def compare(old: str, new: str) -> list[Change]:
     for kind, a, b, c, d in matcher.get_opcodes():
         if kind == "equal":
             changes.append(("same", "".join(before[a:b])))
-            continue
-        if a < b:
+        else:
             changes.append(("old", "".join(before[a:b])))
-        if c < d:
             changes.append(("new", "".join(after[c:d])))
     return changes
 

@@ -191,7 +191,13 @@ def test_the_front_matter_holds_what_the_hub_asks_for(card: str) -> None:
 
 
 @settings(max_examples=40)
-@given(named, named, named, st.lists(texts, max_size=3), st.tuples(texts, texts, texts))
+@given(
+    named,
+    st.dictionaries(st.text("az-", min_size=1, max_size=5), st.integers(0, 9999)),
+    named,
+    st.lists(texts, max_size=3),
+    st.tuples(texts, texts, texts),
+)
 def test_no_name_breaks_the_front_matter_a_table_or_the_sections(
     sources: dict[str, int],
     languages: dict[str, int],
