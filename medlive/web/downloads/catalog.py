@@ -23,8 +23,7 @@ from medlive.snapshot.model import folder_name
 from medlive.web.site import Site, SiteOf
 
 _log = logging.getLogger(__name__)
-WITH_ROWS = ("data/", "livemedbench.json")
-"""How the names of files begin that hold cases or criteria."""
+_WITH_ROWS = ("data/", "livemedbench.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +33,10 @@ class ShownSnapshot(Release):
     path: Path
     # Whether it shows a case that was taken down or identifies a person
     withdrawn: bool
+
+    def holds_rows(self, name: str) -> bool:
+        """Whether a file holds cases or criteria."""
+        return name.startswith(_WITH_ROWS)
 
 
 async def load_catalog(site: SiteOf) -> tuple[ShownSnapshot, ...]:

@@ -23,7 +23,6 @@ from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import (
-    WITH_ROWS,
     TheCatalog,
     TheSnapshot,
     errata_name,
@@ -154,7 +153,7 @@ async def snapshot_file(request: Request, name: str, shown: TheSnapshot) -> Resp
     """A file of a snapshot, with the digest that was frozen."""
     if (entry := shown.files.get(name)) is None:
         raise HTTPException(404)
-    if shown.withdrawn and name.startswith(WITH_ROWS):
+    if shown.withdrawn and shown.holds_rows(name):
         raise HTTPException(410)
     return await send_file(request, shown.path, name, expected=entry.sha256)
 
