@@ -419,11 +419,8 @@ class Shape:
         if not isinstance(row, dict):
             return f"expected an object, got {type(row).__name__}"
         columns = self.columns[table]
-        if missing := [c.name for c in columns if c.name not in row]:
-            return f"missing fields {', '.join(missing)}"
-        if len(row) > len(columns):
-            extra = sorted(str(name) for name in row.keys() - {c.name for c in columns})
-            return f"unknown fields {', '.join(extra)}"
+        if wrong := row.keys() ^ {column.name for column in columns}:
+            return f"missing or unknown fields {', '.join(sorted(wrong))}"
         for column in columns:
             value = row[column.name]
             if column.kind is None or (value is None and column.nullable):
