@@ -173,11 +173,6 @@ def read_cases(
     with readable(root):
         for _, (case, criteria) in reader:
             check()
-            positions = [row["position"] for row in criteria]
-            if positions != sorted(set(positions)):
-                raise BadInput(
-                    f"{root / CRITERIA}: the criteria of {case['case_id']!r} are not in order"
-                )
             yield case, criteria
         check()
 

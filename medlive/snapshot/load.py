@@ -104,8 +104,6 @@ class Snapshot:
         source: OneOrMore = None,
         theme: OneOrMore = None,
         specialty: OneOrMore = None,
-        difficulty: OneOrMore = None,
-        dialogue_register: OneOrMore = None,
         posted_from: str | None = None,
         posted_before: str | None = None,
         first_release: OneOrMore = None,
@@ -118,8 +116,6 @@ class Snapshot:
             source: The community.
             theme: The theme.
             specialty: The specialty.
-            difficulty: "low", "medium", "high", "unknown".
-            dialogue_register: "lay", "professional", "unknown".
             posted_from: The first day, as `YYYY-MM-DD`.
             posted_before: The day after the last one, likewise.
             first_release: The version that first held the case.
@@ -134,8 +130,6 @@ class Snapshot:
             "theme": theme,
             "specialty": specialty,
             "first_release": first_release,
-            "difficulty": difficulty,
-            "dialogue_register": dialogue_register,
         }
         wanted = {}
         for name, values in conditions.items():

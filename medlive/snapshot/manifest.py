@@ -49,7 +49,7 @@ KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{16}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
-FORMATS = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION}"
+FORMATS = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION} (a later format needs a later medlive)"
 
 
 class _Frozen(BaseModel):
@@ -308,7 +308,9 @@ class Manifest(_Frozen):
     """`manifest.json`."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: int = FORMAT_VERSION
+    format_version: Annotated[int, Field(ge=OLDEST_FORMAT, le=FORMAT_VERSION)] = (
+        FORMAT_VERSION
+    )
     """2: criteria have no origin, all come from the advice. From 4 on what a reader does not know is accepted."""
     version: Version
     created_at: AwareDatetime
@@ -340,20 +342,8 @@ class Manifest(_Frozen):
     enumerations: dict[Name, tuple[EnumerationValue, ...]] = optional({})
     """Column → every value that it may have; not written before format 4."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known_format(cls, value: Any) -> Any:
-        version = value.get("format_version") if isinstance(value, dict) else None
-        if type(version) is not int or version <= FORMAT_VERSION:
-            return value
-        raise ValueError(
-            f"format {version}; this medlive reads {OLDEST_FORMAT} to {FORMAT_VERSION}: install a later one"
-        )
-
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.format_version < OLDEST_FORMAT:
-            raise ValueError(f"format {self.format_version} is no longer read")
         if self.format_version < 4:
             if names := [*unknown_fields(self), *self.columns, *self.enumerations]:
                 raise ValueError(f"unknown fields {', '.join(names)[:200]}")

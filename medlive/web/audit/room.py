@@ -73,13 +73,12 @@ async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
         for row in await spending(session, *week_bounds(week)):
             if row.by in ("all", "source") and row.replies:
                 spent.append(row)
-    shown = {outcome for _, outcome, _ in by_source}
     return render(
         request,
         "audit/overview.html",
         tables=_LINKS,
         health=health,
-        outcomes=[outcome for outcome in OUTCOMES if outcome in shown],
+        outcomes=OUTCOMES,
         by_source=_by_first(by_source),
         by_week=_by_first(by_week),
         reasons=reasons,

@@ -50,15 +50,12 @@ route = partial(router.api_route, methods=READ)
 @route("/snapshots")
 async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
-    latest = next(iter(given_out(catalog)), None)
-    key = latest is not None and latest.signed
     return render(
         request,
         "downloads/index.html",
         snapshots=catalog,
-        latest=latest,
+        latest=next(iter(given_out(catalog)), None),
         address=site_address(site.settings),
-        key=key,
     )
 
 
