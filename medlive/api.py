@@ -44,7 +44,7 @@ from medlive.instance.opening import choose_candidate, grader_engine, open_endpo
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.signing import PublicKey, public_key_of
 from medlive.llm.engine import Engine, EngineIdentity
-from medlive.llm.registry import Registry
+from medlive.llm.registry import Registry, load_registry, read_registry
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.statistics.bootstrap import Comparison
 from medlive.statistics.planning import (
@@ -84,6 +84,8 @@ Run = str | Path | GradedRun
 Runs = Run | Sequence[Run]
 Cases = str | Path | Snapshot | CaseSet
 """A snapshot or a benchmark file, by its place or loaded."""
+Models = str | Path | Registry | None
+"""The models' cutoffs: a file like models.toml, or a loaded one; None: that of the configuration."""
 Choice = TypeVar("Choice", bound=StrEnum)
 UNASKED = JudgeReplies(EngineIdentity("", ""))
 """For protocols that ask no judge."""
@@ -144,7 +146,7 @@ def score(
     until: date | str | None = None,
     common: bool = False,
     judge: str | None = None,
-    models: Registry | None = None,
+    models: Models = None,
     errata: str = ErrataMode.WARN.value,
     errata_file: str | Path | None = None,
     public_key: PublicKey | str | Path | None = None,
@@ -162,7 +164,7 @@ def score(
         until: The last day, inclusive.
         common: Score all models on the cases that all of them have a score for.
         judge: Whose verdicts, by digest or model, in folders that several graded.
-        models: Their cutoffs, for what was posted before and after them [models.toml].
+        models: The models' cutoffs, for what was posted before and after them.
         errata: "warn", "apply" or "ignore" what was withdrawn since the snapshot was frozen.
         errata_file: The file of errata; None: the one beside the snapshot, else beside those frozen here.
         public_key: The key that must have signed the errata.
@@ -196,7 +198,7 @@ def score(
         seed=seed,
         errata=use,
         basis="common" if common else "own",
-        registry=models or open_registry(),
+        registry=open_registry(models),
         window=window,
         allow=[_choose("allow", Allow, name) for name in allow],
     )
@@ -228,7 +230,7 @@ def compare(
 def contamination(
     runs: Runs | ScoreTable,
     *,
-    models: Registry | None = None,
+    models: Models = None,
     permutations: int = PERMUTATIONS,
     **how: Any,
 ) -> ContaminationTable:
@@ -236,11 +238,11 @@ def contamination(
 
     Args:
         runs: One run or several, or what `score` returned.
-        models: Their cutoffs [models.toml].
+        models: The models' cutoffs.
         permutations: Of the sides, for p.
         how: As for `score`.
     """
-    registry = models or open_registry()
+    registry = open_registry(models)
     if not isinstance(runs, ScoreTable):
         runs = score(runs, models=registry, **how)
     return contaminations(runs, registry, permutations=permutations)
@@ -529,9 +531,13 @@ def _cases(cases: Cases) -> CaseSet:
     return from_snapshot(load_snapshot(cases))
 
 
-def open_registry() -> Registry:
-    """The models' cutoffs, those of the configuration."""
-    return Registry(read_settings().candidates)
+def open_registry(models: Models) -> Registry:
+    """The models' cutoffs."""
+    if isinstance(models, Registry):
+        return models
+    if models is not None:
+        return read_registry(Path(models))
+    return load_registry(read_settings().candidates)
 
 
 def _choose(name: str, kind: type[Choice], value: str) -> Choice:

@@ -33,6 +33,7 @@ def build(
     bundles: ExistingFolder = None,
     hard: Path | None = None,
     downloads: str | None = None,
+    models: Path | None = None,
     public_key: PublicKeysOption = None,
     allow_not_publishable: bool = False,
     withhold_checked: bool = False,
@@ -48,6 +49,7 @@ def build(
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
         hard: Each week's hard cases, fixed when first chosen [hard.json beside the snapshots].
         downloads: Where snapshots are published, for links to their files [base_url under [publish]].
+        models: The models' cutoffs [config/models.toml].
         allow_not_publishable: Show what is not publishable, marked on every page.
         withhold_checked: Leave out what open studies check blind.
     """
@@ -59,7 +61,7 @@ def build(
         bundles=bundles or settings.home / BUNDLES,
         hard=hard,
         evidence=index_path(settings),
-        registry=open_registry(),
+        registry=open_registry(models),
         public_keys=public_key or (),
         checked=with_session(blind_items) if withhold_checked else (),
         allow_not_publishable=allow_not_publishable,

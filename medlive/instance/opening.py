@@ -18,7 +18,7 @@ from medlive.instance.paths import encoder_settings, index_path
 from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.recorded import RecordedEngine, load_recording
-from medlive.llm.registry import Candidate, Price, Registry
+from medlive.llm.registry import Candidate, Price, load_registry
 
 if TYPE_CHECKING:
     from medlive.evidence.retriever import IndexRetriever
@@ -107,7 +107,7 @@ def choose_candidate(
 
     The registry's key variable is used only with the registry's endpoint. Raises UsageError without an endpoint.
     """
-    known = Registry(settings.candidates).find(name) or Candidate()
+    known = load_registry(settings.candidates).find(name) or Candidate()
     address = base_url or known.base_url
     if address is None:
         raise UsageError(
@@ -122,7 +122,7 @@ def choose_candidate(
         model=model,
         base_url=address,
         api_key_env=api_key_env or own.api_key_env,
-        parameters=_merged(known.parameters, parameters),
+        parameters=_merged(known.sent(), parameters),
         price=price,
         query=own.query,
         headers=own.headers,

@@ -1,24 +1,41 @@
 """The model registry: what is known of each candidate, its training cutoff above all, and how it is asked; and `Price`,
 what a model's tokens cost.
 
-Tables `[candidates."MODEL"]` of `models.toml`. A cutoff that nobody stated is unknown; nothing here guesses one.
+Tables `[candidates."MODEL"]` of `models.toml`, or of a file of the same form. A cutoff that nobody stated
+is unknown; nothing here guesses one.
 """
 
 import re
+import tomllib
 from calendar import monthrange
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ValidationError,
     field_validator,
     model_validator,
 )
 
+from medlive.errors import BadInput, ConfigError
+from medlive.integrity.log import read_bytes
+
+_SENT = (
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "reasoning_effort",
+)
+"""Fields that are sent under their own names."""
+_TABLES = {"candidates", "prices", "roles"}
+"""What a `models.toml` may hold."""
 _CUTOFF = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
@@ -84,6 +101,10 @@ class Candidate(BaseModel):
 
     model: str | None = None
     """The id at the endpoint; None: the table's name."""
+    family: str | None = None
+    """Models that share what they saw in training."""
+    size: str | None = None
+    """As its maker writes it, e.g. "70B"."""
     cutoff: str | None = None
     """`YYYY-MM` or `YYYY-MM-DD`, inclusive; None: undisclosed."""
     cutoff_source: str | None = None
@@ -102,8 +123,24 @@ class Candidate(BaseModel):
     """Headers of every request; the key belongs in a variable."""
     key_header: str | None = None
     """As in a role's table (`medlive.config.RoleSettings`)."""
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The longest answer that is asked for."""
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The same for models that know only this name; with reasoning, where it counts."""
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    """None, and "none" in the file: none is sent."""
+    reasoning_effort: str | None = None
+    """Sent with each request, where the model takes it."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Fields that the client's library does not know."""
     parameters: dict[str, Any] = Field(default_factory=dict)
-    """Fields of every request, such as `temperature` or `max_completion_tokens`."""
+    """Anything else that is sent unchanged."""
+
+    @field_validator("temperature", mode="before")
+    @classmethod
+    def _none_is_sent(cls, value: object) -> object:
+        # TOML has no null.
+        return None if value == "none" else value
 
     @field_validator("cutoff", mode="before")
     @classmethod
@@ -117,12 +154,28 @@ class Candidate(BaseModel):
         return text
 
     @model_validator(mode="after")
-    def _check_cutoff(self) -> Self:
+    def _check_fields(self) -> Self:
+        if {"max_tokens", "max_completion_tokens"} <= self.sent().keys():
+            raise ValueError(
+                "max_tokens and max_completion_tokens are one limit by two names: give one"
+            )
+        times = Counter([*self._named(), *self.parameters, *self.extra_body])
+        if twice := sorted(name for name, n in times.items() if n > 1):
+            raise ValueError(f"{', '.join(twice)}: given twice")
         if self.cutoff is not None and not (self.cutoff_source and self.confidence):
             raise ValueError(
                 "a cutoff needs cutoff_source and confidence (stated or inferred)"
             )
         return self
+
+    def sent(self) -> dict[str, Any]:
+        """What a request holds beside model and messages."""
+        return {**self._named(), **self.parameters, **self.extra_body}
+
+    def _named(self) -> dict[str, Any]:
+        """The parameters that have a field of their own here, where they are given."""
+        named = {name: getattr(self, name) for name in _SENT}
+        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +183,8 @@ class Registry:
     """The candidates by name."""
 
     candidates: Mapping[str, Candidate]
+    origin: str
+    """Where they are written, for messages."""
 
     def find(self, model: str) -> Candidate | None:
         """The candidate of that name, else the only one asked under that id; names are never guessed at."""
@@ -137,6 +192,12 @@ class Registry:
             return self.candidates[model]
         same = [c for c in self.candidates.values() if c.model == model]
         return same[0] if len(same) == 1 else None
+
+    def without_run(self, models: Iterable[str]) -> list[str]:
+        """The candidates' names that none of these models is found under."""
+        with_run = {id(self.find(model)) for model in models}
+        own = self.candidates.items()
+        return [name for name, model in own if id(model) not in with_run]
 
     def cutoff(self, model: str) -> Cutoff | None:
         """The cutoff of a model, its release date where that is undisclosed; None where neither is known."""
@@ -155,4 +216,50 @@ class Registry:
         return Cutoff(last, known.cutoff, basis, known.cutoff_source)
 
 
-EMPTY = Registry({})
+EMPTY = Registry({}, "no registry")
+
+
+def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Registry:
+    """The registry of `[candidates]`'s tables. Raises ConfigError, naming the candidate and the field."""
+    candidates = {}
+    for name, table in tables.items():
+        if isinstance(table, Candidate):
+            candidates[name] = table
+            continue
+        try:
+            candidates[name] = Candidate.model_validate(table)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            is_table = place and isinstance(table.get(first["loc"][0]), dict)
+            if first["type"] == "extra_forbidden" and is_table:
+                message += (
+                    f'; a name with a dot needs quotes: [candidates."{name}.{place}"]'
+                )
+            dotted = f".{place}" if place else ""
+            raise ConfigError(
+                f'{origin}: candidates."{name}"{dotted}: {message}'
+            ) from exc
+    return Registry(candidates, origin)
+
+
+def read_registry(path: Path) -> Registry:
+    """The registry of a TOML file; the other tables of a `models.toml` are passed over.
+
+    Raises BadInput for a file that cannot be read, ConfigError for what is no registry and for tables that nothing
+    reads, such as one whose name is misspelled.
+    """
+    try:
+        content = tomllib.loads(read_bytes(path).decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise BadInput(f"{path} is not valid TOML: {exc}") from exc
+    if strange := sorted(content.keys() - _TABLES):
+        raise ConfigError(
+            f"{path}: nothing reads {', '.join(strange)}",
+            hint='a model\'s table is called [candidates."MODEL"]',
+        )
+    tables = content.get("candidates", {})
+    if not isinstance(tables, dict) or not tables:
+        raise ConfigError(f'{path} holds no table [candidates."MODEL"]')
+    return load_registry(tables, str(path))

@@ -29,7 +29,7 @@ from medlive.report.tables import beside_rows
 
 _NO_CUTOFF = (
     "No score after the cutoff for {}: the model registry names no cutoff and no release date. Write a table "
-    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml.'
+    '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
 )
 _NO_SCORE = (
     "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
@@ -171,7 +171,8 @@ def slices(
 _CONTAMINATION = "Contamination"
 _NO_CUTOFFS = (
     "No cutoff of any of these models is known, so no drop is claimed. Write each model's cutoff and where it is "
-    'stated into config/models.toml ([candidates."MODEL"]: cutoff, cutoff_source, confidence, or released).'
+    'stated into config/models.toml ([candidates."MODEL"]: cutoff, cutoff_source, confidence, or released), or '
+    "give a file of the same form with --models."
 )
 
 _NO_DROP = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."

@@ -129,7 +129,7 @@ def all_(
         )
         table = scored(how)
         result["scores"] = scores_json(table)
-        page = write_report(table, out / "report", registry=open_registry())
+        page = write_report(table, out / "report", registry=open_registry(None))
         result["report"] = page
         shown.extend([*describe_scores(table), str(page)])
         return Result(None, (), table.warnings, find_unscored(table))

@@ -52,7 +52,7 @@ def contamination(
     """
     if out is not None:
         new_file(out, replace)
-    registry = api.open_registry()
+    registry = api.open_registry(how.models)
     table = scored(how)
     study = api.contamination(table, models=registry, permutations=permutations)
     arms = score_arms(table)

@@ -179,6 +179,7 @@ class Scoring(GradedRuns):
 
     Attributes:
         basis: Each model's own cases, or those common to all.
+        models: The models' cutoffs [config/models.toml].
         since: Score cases posted on this day or later.
         until: Score cases posted on this day or earlier.
         public_key: The key that signed the errata.
@@ -186,6 +187,7 @@ class Scoring(GradedRuns):
 
     metric: MetricOption = None
     basis: Annotated[CaseBasis, Option("--cases")] = "own"
+    models: Path | None = None
     since: DayOption = None
     until: DayOption = None
     draws: DrawsOption = 1000

@@ -35,7 +35,7 @@ def report(
     page = write_report(
         table,
         out,
-        registry=api.open_registry(),
+        registry=api.open_registry(how.models),
         metas=tuple(read_meta(path, judges) for path in meta or ()),
         portfolio=find_portfolio(protocols, [m.label for m in table.models]),
         case_pages=case_pages,

@@ -121,6 +121,11 @@ class Asking:
             api_key_env=calls.api_key_env,
             parameters=calls.parameters,
         )
+        if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
+            raise UsageError(
+                "max_tokens, max_completion_tokens: one limit by two names, give one",
+                hint="take one away with null: --parameters '{\"max_tokens\": null}'",
+            )
         price = calls.price or chosen.price
         check_priced(calls.max_usd, {self.model: price})
         how = {

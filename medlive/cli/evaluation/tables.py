@@ -7,7 +7,9 @@ from medlive.cli.evaluation.options import Scoring
 from medlive.cli.output import (
     Grid,
     Shown,
+    counted,
     dimmed,
+    say,
     table_of,
 )
 from medlive.errors import CheckFailed
@@ -35,12 +37,18 @@ ERRORS = "errors by axis"
 def scored(how: Scoring) -> ScoreTable:
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     graded = how.load()
+    registry = api.open_registry(how.models)
+    idle = registry.without_run(run.info.model for run in graded)
+    if how.models and idle:
+        have = counted(len(idle), "model has", "models have")
+        say(f"{how.models}: {have} no run here: {some(idle)}")
     return api.score(
         graded,
         metric=how.metric,
         since=how.since,
         until=how.until,
         common=how.basis == "common",
+        models=registry,
         errata=how.errata,
         errata_file=how.errata_file,
         public_key=how.public_key,

@@ -15,7 +15,6 @@ from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus, WithdrawalRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import thread_of_case
-from medlive.deidentify.detect import find_identifiers
 from medlive.errors import CheckFailed, UsageError
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
@@ -212,6 +211,8 @@ def check_public_reason(reason: str) -> str:
         )
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
         raise UsageError(f"the reason is published and contains {character}")
+    from medlive.deidentify.detect import find_identifiers
+
     kinds = set[str]()
     for text in (reason, as_read(reason)):
         for identifier in (
