@@ -204,6 +204,8 @@ def check_public_reason(reason: str) -> str:
 
     Raises UsageError for an empty or long reason, and for one with a person's identifier or look-alike characters.
     """
+    from medlive.deidentify.detect import find_identifiers
+
     reason = " ".join(reason.split())
     if not 1 <= len(reason) <= MOST_REASON:
         raise UsageError(
@@ -211,8 +213,6 @@ def check_public_reason(reason: str) -> str:
         )
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
         raise UsageError(f"the reason is published and contains {character}")
-    from medlive.deidentify.detect import find_identifiers
-
     kinds = set[str]()
     for text in (reason, as_read(reason)):
         for identifier in (
