@@ -381,10 +381,7 @@ async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -
                 "overall": {"n": 9, "mean": 0.5, "low": None, "high": 0.75},
             },
         )
-    for path, words in (
-        (f"/medlive-{NEW}/", "50.0"),
-        (f"/{HOSTILE}", "404"),
-    ):
+    for path, words in ((f"/{HOSTILE}", "404"),):
         page = (await served.http.get(path)).text
         assert words in page
         assert "<script>alert" not in page
