@@ -114,9 +114,9 @@ containers: $(VENV)/.dev ## as root: the image and every service of docker-compo
 units: $(VENV)/.dev ## as root: the units of deploy/systemd in a container with systemd, by deploy/README.md's lines
 	@$(BIN)/python -m tests.containers.units
 
-docs: $(VENV)/.docs ## the documents as a site in .medlive/docs, which `medlive serve` shows at /docs ([web] docs_folder)
+docs: $(VENV)/.docs ## the documents as a site in .medlive/docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo "built .medlive/docs: open .medlive/docs/index.html, or MEDLIVE_WEB__DOCS_FOLDER=$(CURDIR)/.medlive/docs $(BIN)/medlive serve"
+	@echo "built .medlive/docs: open .medlive/docs/index.html"
 
 clean: ## stop the demo's database and remove what was made here
 	-@test -x $(BIN)/medlive && MEDLIVE_HOME="$(DEMO_HOME)" $(BIN)/medlive db stop

@@ -25,7 +25,6 @@ from medlive.snapshot.gates import (
     content_hits,
     lint_case,
     row_hits,
-    standard_scanner,
 )
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.text.normalise import dominant_language
@@ -140,8 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"cases               {count} of {kind}, mean {size:.0f} characters and {CRITERIA} criteria"
     )
 
-    scan = standard_scanner()
-    content_hits(made[0], scan, lint_case)
+    content_hits(made[0])
     limit = rate(
         lambda: [
             WORD.findall(unicodedata.normalize("NFKC", text))
@@ -151,14 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         count,
     )
     rows = rate(lambda: [list(row_hits(case)) for case in made], count)
-    scanned = rate(
-        lambda: [content_hits(case, scan, lambda _: ()) for case in made], count
-    )
     linted = rate(lambda: [lint_case(case) for case in made], count)
-    whole = rate(lambda: [content_hits(case, scan, lint_case) for case in made], count)
+    whole = rate(lambda: [content_hits(case) for case in made], count)
     for name, cases_s in (
         ("rows", rows),
-        ("texts and scan", scanned),
         ("lint", linted),
         ("content_hits", whole),
     ):

@@ -198,8 +198,6 @@ class ReleaseSection(_Section):
 
     minimum_cases: Natural = 1
     """A release with fewer cases is refused."""
-    minimum_by_language: dict[Literal["en", "zh"], Natural] = {}
-    """Language → a release with fewer cases in it is refused."""
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""
@@ -364,8 +362,6 @@ class WebSection(_Section):
     """Further names by which people reach the site, as `medlive.example`; requests for others are refused."""
     trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none unless named."""
-    docs_folder: Path | None = None
-    """The site that `make docs` built, served at /docs. None for MEDLIVE_HOME/docs."""
     oidc: OidcSection | None = None  # None where people sign in here alone
 
 

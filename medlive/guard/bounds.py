@@ -34,7 +34,7 @@ COMMENT_CHARS = 2_000
 MESSAGES_SHOWN = 50
 """Messages of a thread on a page of it."""
 MESSAGE_CHARS_SHOWN = 8_000
-"""Characters of a message on a page; the rest is on pages of its own."""
+"""Characters of a message on a page; `medlive thread show` prints the rest."""
 TITLE_CHARS_SHOWN = 1_000
 """Characters of a thread's title on a page or in a list."""
 REPLY_CHARS_SHOWN = 20_000

@@ -35,7 +35,6 @@ PATHS = (
     "roles.*.recording",
     "tls.authority",
     "plugins",
-    "web.docs_folder",
 )
 """Settings that are paths: a relative one in a file is below the file's folder, wherever the command is started."""
 MODELS = (
@@ -61,18 +60,12 @@ _VARIABLES = (
     "MEDLIVE_HOME",
     "MEDLIVE_CONFIG",
     "MEDLIVE_PLUGINS",
-    "MEDLIVE_SNAPSHOT",
     "MEDLIVE_SNAPSHOTS",
     "MEDLIVE_SIGNING_KEY",
     "MEDLIVE_SIGNING_KEY_FILE",
     "MEDLIVE_DATABASE_URL",
     "MEDLIVE_WEB_PASSWORD",
     "MEDLIVE_WORKER_PASSWORD",
-    "MEDLIVE_GRADER_MODEL",
-    "MEDLIVE_GRADER_MODE",
-    "MEDLIVE_GRADER_BASE_URL",
-    "MEDLIVE_GRADER_KEY_ENV",
-    "MEDLIVE_GRADER_ALLOW_UNPINNED",
     "MEDLIVE_LOG_LEVEL",
     "MEDLIVE_LOG_FORMAT",
     "MEDLIVE_EXTRAS",

@@ -56,11 +56,6 @@ def report_path(settings: Settings, version: str) -> Path:
     return settings.home / "reports" / version
 
 
-def documents_path(settings: Settings) -> Path:
-    """The built site of the documents, which is served at /docs."""
-    return settings.web.docs_folder or settings.home / "docs"
-
-
 def snapshot_folder(settings: Settings, version_or_path: str) -> Path:
     """A snapshot's folder by its path, by a version frozen here, or by `find_snapshot`, in this order.
 

@@ -88,9 +88,6 @@ def medlive(
     snapshot: str = "latest",
     template: str = CLINICAL,
     language: str | None = None,
-    source: str | None = None,
-    posted_from: str | None = None,
-    posted_before: str | None = None,
     first_release_after: str | None = None,
     structured: bool = True,
     allow_unpinned: bool = False,
@@ -107,11 +104,7 @@ def medlive(
     metadata show.
     """
     chosen = open_snapshot(snapshot, verify=verify).filter(
-        language=language,
-        source=source,
-        posted_from=posted_from,
-        posted_before=posted_before,
-        first_release_after=first_release_after,
+        language=language, first_release_after=first_release_after
     )
     prompt = load_template(template)
     cases = from_snapshot(chosen)
@@ -414,12 +407,7 @@ def export_run(
 
 
 def _read(path: Path) -> EvalLog:
-    if not path.is_file():
-        raise BadInput(f"{path} is not there")
     try:
-        log = read_eval_log(str(path))
+        return read_eval_log(str(path))
     except Exception as exc:  # Inspect raises what its parsers raise
         raise BadInput(f"{path} is not a log of Inspect: {str(exc)[:200]}") from exc
-    if not log.samples:
-        raise BadInput(f"{path} has no samples: nothing was answered")
-    return log

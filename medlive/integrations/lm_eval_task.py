@@ -1,15 +1,15 @@
 """medlive as a task of lm-evaluation-harness: documents from a verified snapshot, grades from an endpoint.
 
-Asks what `medlive eval run` asks and grades as `medlive eval grade` does, at the OpenAI-compatible endpoint that
-MEDLIVE_GRADER_MODEL and MEDLIVE_GRADER_BASE_URL name. `lm_eval.yaml` beside it names these functions.
+Asks what `medlive eval run` asks and grades as `medlive eval grade` does, at the OpenAI-compatible endpoint that the
+settings name for the role `grader`. `lm_eval.yaml` beside it names these functions.
 """
 
 import asyncio
 import json
 import math
-import os
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import cache
 from statistics import fmean, stdev
 from typing import Any
 
@@ -24,37 +24,30 @@ from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import check_harness
-from medlive.grader.judge import Mode
+from medlive.instance.loading import read_settings
 from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import canonical_json
 from medlive.snapshot.load import open_snapshot
 
-_FILTERS = (
-    "language",
-    "source",
-    "posted_from",
-    "posted_before",
-    "first_release_after",
-)
-
 
 def load(
-    snapshot: str | None = None,
+    snapshot: str = "latest",
     template: str = CLINICAL,
+    language: str | None = None,
+    first_release_after: str | None = None,
     verify: bool = True,
     allow_not_publishable: bool = False,
-    **metadata: Any,
+    **_metadata: Any,
 ) -> dict[str, Dataset]:
     """The cases of a verified snapshot, one document each.
 
-    The arguments are the harness's metadata, as `{"snapshot": "PATH or version", …}`, the snapshot else from
-    MEDLIVE_SNAPSHOT; the filters are those of `Snapshot.filter`. What else the harness puts into its metadata
-    (`version`, the model's arguments) is left alone.
+    The arguments are the harness's metadata, as `{"snapshot": "PATH or version", …}`. What else the harness puts into
+    its metadata (`version`, the model's arguments) is left alone.
     """
-    _grader_names()
-    named = snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest"
-    filters = {name: metadata.get(name) for name in _FILTERS}
-    chosen = open_snapshot(named, verify=verify).filter(**filters)
+    _grader()
+    chosen = open_snapshot(snapshot, verify=verify).filter(
+        language=language, first_release_after=first_release_after
+    )
     asked = load_template(template)
     cases = from_snapshot(chosen)
     option = "allow_not_publishable: true in --metadata"
@@ -103,28 +96,18 @@ def process_results(
 
 
 async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
-    model, base_url = _grader_names()
-    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "")
-    settings = RoleSettings(
-        engine="openai",
-        model=model,
-        base_url=base_url,
-        parameters={"temperature": 0.0},
-        api_key_env=os.environ.get("MEDLIVE_GRADER_KEY_ENV") or None,
-        allow_unpinned=unpinned not in ("", "0", "false"),
-    )
-    mode = Mode(os.environ.get("MEDLIVE_GRADER_MODE") or Mode.RUBRIC)
-    async with aclosing(open_endpoint(settings)) as engine:
-        return await grade_answer(case, answer, engine, mode=mode)
+    async with aclosing(open_endpoint(_grader())) as engine:
+        return await grade_answer(case, answer, engine)
 
 
-def _grader_names() -> tuple[str, str]:
-    model = os.environ.get("MEDLIVE_GRADER_MODEL")
-    base_url = os.environ.get("MEDLIVE_GRADER_BASE_URL")
-    if not model or not base_url:
-        hint = "set MEDLIVE_GRADER_MODEL and MEDLIVE_GRADER_BASE_URL (…/v1)"
+@cache
+def _grader() -> RoleSettings:
+    grader = read_settings().roles.grader
+    if not grader.model or not grader.base_url:
+        hint = "set MEDLIVE_ROLES__GRADER__MODEL and MEDLIVE_ROLES__GRADER__BASE_URL"
         raise ConfigError("the grader is not named", hint=hint)
-    return model, base_url
+    parameters = {"temperature": 0.0, **grader.parameters}
+    return grader.model_copy(update={"parameters": parameters})
 
 
 def mean_of_scored(items: Sequence[dict[str, Any]]) -> float:

@@ -58,7 +58,7 @@ def write_site(
 
 
 _log = logging.getLogger(__name__)
-_LINKS = (("/snapshots", "Snapshots"), ("/errata", "Errata"))
+_LINKS = (("/snapshots", "Snapshots"),)
 
 
 @dataclass(slots=True)

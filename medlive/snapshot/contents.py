@@ -26,7 +26,7 @@ from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import lines, read_small
 from medlive.integrity.paths import open_plain
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
-from medlive.snapshot.model import TABLES, Shape, Table, line
+from medlive.snapshot.model import Shape, Table, line
 from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
 CASES = "data/cases.jsonl"
@@ -62,8 +62,8 @@ class RowReader:
         self._shape = shape
         self._canary = canary
         self._trusted, self._alone = trusted, alone
-        self.faults = {table: Faults() for table in TABLES}
-        self.canary_faults = {table: Faults() for table in TABLES}
+        self.faults = Faults()  # Lines that hold no row, or are out of order
+        self.canaries = Faults()  # Rows with another canary
         self.orphans = Faults()  # Criteria without a case
 
     def __iter__(self) -> Iterator[tuple[int, CaseRows]]:
@@ -95,7 +95,6 @@ class RowReader:
 
     def _rows(self, handle: io.FileIO, table: Table) -> Iterator[tuple[int, Row]]:
         """Yield (line number from 1, row)."""
-        faults = self.faults[table]
         previous = ""
         for number, data in enumerate(lines(handle), start=1):
             where = f"data/{table}.jsonl:{number}"
@@ -105,12 +104,11 @@ class RowReader:
             again = case_id == previous and number > 1 and table == "cases"
             if case_id < previous or again:
                 got = f"{case_id!r} after {previous!r}"
-                faults.add(where, "rows in the order of case_id", got)
+                self.faults.add(where, "rows in the order of case_id", got)
             previous = case_id
             yield number, row
 
     def _parse(self, data: bytes, where: str, table: Table) -> Row | None:
-        faults = self.faults[table]
         try:
             row: Row = json.loads(data.decode("utf-8"))
             if self._trusted:
@@ -120,14 +118,14 @@ class RowReader:
         except (ValueError, RecursionError) as exc:
             fault = f"{type(exc).__name__}: {exc!s}"
         if fault is not None:
-            faults.add(where, "a row of the format", fault)
+            self.faults.add(where, "a row of the format", fault)
             return None
         if canonical != data:
             got = "the same value spelled otherwise"
-            faults.add(where, "canonical JSON and a line end", got)
+            self.faults.add(where, "canonical JSON and a line end", got)
         if self._canary not in (None, row["canary"]):
             expected = f"the canary {self._canary}"
-            self.canary_faults[table].add(where, expected, repr(row["canary"]))
+            self.canaries.add(where, expected, repr(row["canary"]))
         return row
 
 
@@ -169,18 +167,12 @@ def read_cases(
     reader = RowReader(root, shape, trusted=trusted, alone=alone)
 
     def check() -> None:
-        for faults in (*reader.faults.values(), reader.orphans):
-            for fault in faults.findings:
-                raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
+        for fault in (*reader.faults.findings, *reader.orphans.findings):
+            raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
 
     with readable(root):
         for _, (case, criteria) in reader:
             check()
-            positions = [row["position"] for row in criteria]
-            if positions != sorted(set(positions)):
-                raise BadInput(
-                    f"{root / CRITERIA}: the criteria of {case['case_id']!r} are not in order"
-                )
             yield case, criteria
         check()
 

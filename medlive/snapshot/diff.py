@@ -1,10 +1,9 @@
-"""What changed between two releases: cases added, revised and withdrawn, and how each release was made."""
+"""What changed between two releases: cases added, revised and withdrawn."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from heapq import merge
 from itertools import chain, groupby, repeat
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -19,7 +18,6 @@ from medlive.snapshot.contents import (
     read_manifest,
     readable,
 )
-from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CRITERION_CONTENT, FIELDS, OPTIONAL
 
 ChangeKind = Literal["added", "revised", "withdrawn"]
@@ -27,7 +25,7 @@ ChangeKind = Literal["added", "revised", "withdrawn"]
 
 
 class FieldEdit(TypedDict):
-    """The old and new value of a case's field or of a manifest's entry; None where there is none."""
+    """The old and new value of a case's field; None where there is none."""
 
     name: str
     old: Any
@@ -73,9 +71,9 @@ def diff_snapshots(
     At most `limit` cases of each kind are listed.
 
     Returns:
-        `old` and `new`, their versions; `counts` of the cases by kind; `reasons_from`: where the reasons were read,
-        or why there are none; `made_otherwise`: where the manifests differ in how the releases were made (`FieldEdit`);
-        and by its kind the first changed cases, by case id, with the fields of `Change`.
+        `old` and `new`, their versions; `counts` of the cases by kind; `has_reasons`: whether the newer one states
+        reasons, since it continues the older one; and by its kind the first changed cases, by case id, with the
+        fields of `Change` and their reason.
 
     Raises:
         BadInput: If a folder holds no snapshot, or rows that are invalid or out of order.
@@ -88,16 +86,14 @@ def diff_snapshots(
         counts[case.kind] += 1
         if limit is None or len(listed[case.kind]) < limit:
             listed[case.kind].append(case)
-    reasons, reasons_from = _reasons(old, new, before, now)
-    made_before = _stated(before)
-    made_now = _stated(now)
-    names = sorted(made_before.keys() | made_now.keys())
+    with readable(new):
+        has_reasons = now.parent_digest == f"sha256:{sha256(old / SUMS)}"
+        reasons = _reasons(new) if has_reasons else {}
     difference: dict[str, Any] = {
         "old": before.version,
         "new": now.version,
         "counts": counts,
-        "reasons_from": reasons_from,
-        "made_otherwise": list(_field_edits(made_before, made_now, names)),
+        "has_reasons": has_reasons,
     }
     for kind, cases in listed.items():
         difference[kind] = []
@@ -109,7 +105,7 @@ def diff_snapshots(
 
 
 def diff_cases(old: Path, new: Path) -> Iterator[Change]:
-    """Yield every case that differs between two snapshots, by case id and without a reason. Raises BadInput."""
+    """Yield every case that differs between two snapshots, by case id. Raises BadInput."""
     old_cases = read_cases(old, read_manifest(old).shape)
     new_cases = read_cases(new, read_manifest(new).shape)
     sides = merge(
@@ -158,30 +154,18 @@ def _field_edits(
 
 
 def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
-    """Yield the edits of a rubric, in its present order, then what was removed.
-
-    A criterion is recognised by its text, and by its id only where its text is new: ids that are numbered anew
-    after a removal would else make every later criterion seem rewritten.
-    """
-    removed = list(map(_content, before))
-    right = list(map(_content, now))
-    pairs: dict[int, Row] = {}
-    for name in ("criterion", "criterion_id"):
-        for place, row in enumerate(right):
-            old = next((old for old in removed if old[name] == row[name]), None)
-            if old is not None and place not in pairs:
-                pairs[place] = old
-                removed.remove(old)
+    """Yield the edits of a rubric, in its present order, then what was removed."""
+    removed = {row["criterion_id"]: row for row in map(_content, before)}
     compared = list(CRITERION_CONTENT)
-    if removed or len(pairs) < len(right):
+    if removed.keys() != {row["criterion_id"] for row in now}:
         # Added and removed criteria shift the positions of the others.
         compared.remove("position")
-    for place, row in enumerate(right):
-        if (old := pairs.get(place)) is None:
+    for row in map(_content, now):
+        if (old := removed.pop(row["criterion_id"], None)) is None:
             yield {"edits": ("added",), "old": None, "new": row}
         elif edits := tuple(name for name in compared if old[name] != row[name]):
             yield {"edits": edits, "old": old, "new": row}
-    for row in sorted(removed, key=lambda r: int(r["position"])):
+    for row in removed.values():
         yield {"edits": ("removed",), "old": row, "new": None}
 
 
@@ -190,50 +174,9 @@ def _content(row: Row) -> Row:
     return {name: complete[name] for name in CRITERION_CONTENT}
 
 
-def _reasons(
-    old: Path,
-    new: Path,
-    before: Manifest,
-    now: Manifest,
-) -> tuple[dict[str, str], str]:
-    """Return the reasons that the newer release gives, by case id, and where they were read or why not."""
-    if before.version not in now.line[:-1]:
-        other = f"{now.version} does not continue {before.version}"
-        return {}, f"{other}: nothing states reasons for what differs"
-    if now.parent != before.version:
-        later = ", ".join(now.line[now.line.index(before.version) + 1 :])
-        other = f"{before.version} is not the parent of {now.version}"
-        return {}, f"{other}: the reasons are in {CHANGES} of {later}"
-    with readable(new):
-        if now.parent_digest != "sha256:" + sha256(old / SUMS):
-            other = f"{now.version} continues a {before.version} of other bytes"
-            return {}, f"{other}: its reasons may be for other changes"
-        reasons: dict[str, str] = {}
-        for entry in chain.from_iterable(read_ledger(new, CHANGES)[1].values()):
-            reasons[entry["case_id"]] = entry["reason"]
-    return reasons, f"{CHANGES} of {now.version}"
-
-
-def _stated(manifest: Manifest) -> dict[str, Any]:
-    """What a manifest states about how a release was made and may be used, by name."""
-    made = manifest.provenance
-    stated: dict[str, Any] = {}
-    for use in sorted(made.engines, key=attrgetter("engine", "model")):
-        stated.setdefault(f"engine {use.role}", []).append(f"{use.engine} {use.model}")
-    for task, digest in made.prompts.items():
-        stated[f"prompt {task}"] = digest
-    for name, value in made.thresholds.items():
-        stated[f"threshold {name}"] = value
-    evidence = []
-    for index in made.evidence:
-        what = f"{index.retriever} {index.index_digest}, {index.passages} passages"
-        evidence.append(what)
-    return {
-        "code": made.code_version,
-        "publishable": manifest.publishable,
-        "why not publishable": list(manifest.why_not),
-        "signing key": manifest.signing.key_id if manifest.signing else None,
-        "held-out cases": manifest.counts.held,
-        "evidence": sorted(evidence),
-        **stated,
-    }
+def _reasons(root: Path) -> dict[str, str]:
+    """The reasons that a release gives for what changed since its parent, by case id."""
+    reasons = {}
+    for entry in chain.from_iterable(read_ledger(root, CHANGES)[1].values()):
+        reasons[entry["case_id"]] = entry["reason"]
+    return reasons

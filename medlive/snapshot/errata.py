@@ -88,8 +88,6 @@ class Erratum(BaseModel, extra="forbid", frozen=True):
             raise ValueError("fixed_in must be a later snapshot")
         if (self.criterion_id is None) != (self.revision is None):
             raise ValueError("a criterion has a revision, and a case has none")
-        if self.criterion_id is None and self.origin is not None:
-            raise ValueError("a case has no origin")
         prefix = f"{self.case_id}-"
         if self.criterion_id and not self.criterion_id.startswith(prefix):
             raise ValueError("the criterion is of another case")

@@ -1,6 +1,6 @@
 """The release gates: the checks that a case, and a release as a whole, must pass before it is frozen.
 
-A gate returns its hits as values. A hit on a case keeps that case out; a hit on the release makes it
+A gate returns its hits as values, and a hit keeps its case out; a fault of the release makes it
 `publishable: false`. No hit quotes the text it was found in.
 
 A case is checked in three parts: its rows (`row_hits`, cheap); its texts and rubric (`content_hits`, expensive,
@@ -12,7 +12,7 @@ import json
 import platform
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +20,6 @@ from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.rubric.model import Axis, Origin, tier_of
@@ -43,9 +42,6 @@ from medlive.snapshot.verify.text_checks import (
     texts_of,
 )
 
-if TYPE_CHECKING:
-    from medlive.deidentify.identifiers import Identifier
-
 
 class Gate(StrEnum):
     """What is checked."""
@@ -58,31 +54,15 @@ class Gate(StrEnum):
     EVIDENCE = "evidence"
     DISPUTE = "dispute"
     WITHDRAWN = "withdrawn"
-    PROVENANCE = "provenance"
-    MINIMUM = "minimum"
 
 
 @dataclass(frozen=True, slots=True)
 class GateHit:
-    """What a gate found; `case_id` is None if it concerns the release as a whole."""
+    """What a gate found in a case."""
 
     gate: Gate
-    case_id: str | None
+    case_id: str
     detail: str
-
-
-Scanner = Callable[[str, str | None], Sequence["Identifier"]]
-"""`scan(text, language)`: the identifiers in a text."""
-
-Linter = Callable[[SnapshotCase], Iterable[str]]
-"""`lint(case)`: what is wrong with a case's rubric, one line each."""
-
-
-def standard_scanner() -> Scanner:
-    """Return the scanner for identifiers of people and places (needs the extra `service`)."""
-    from medlive.deidentify.detect import find_identifiers
-
-    return find_identifiers
 
 
 def lint_case(case: SnapshotCase) -> list[str]:
@@ -267,12 +247,8 @@ def released_texts(case: SnapshotCase) -> Iterator[tuple[str, str]]:
     yield "overruled", case.overruled or ""
 
 
-def content_hits(
-    case: SnapshotCase,
-    scan: Scanner,
-    lint: Linter,
-) -> list[GateHit]:
-    """Find what in a case's texts and rubric keeps it out.
+def content_hits(case: SnapshotCase) -> list[GateHit]:
+    """Find what in a case's texts and rubric keeps it out. Needs the extra `service`.
 
     The result depends only on the texts, the language, the criteria, and what `gates_digest` covers.
     """
@@ -285,23 +261,21 @@ def content_hits(
     if hits:
         return hits
     for name, text in texts:
-        for gate, what in _text_hits(text, case.language, scan):
+        for gate, what in _text_hits(text, case.language):
             hits.append(GateHit(gate, case.case_id, f"{name} holds {what}"))
     for place, criterion in enumerate(case.criteria, start=1):
         # What no passage's id or model's name holds
         if leak := find_leak(criterion.source) or find_markup(criterion.source):
             detail = f"source of criterion {place} holds {leak}"
             hits.append(GateHit(Gate.TEXT, case.case_id, detail))
-    for finding in lint(case):
+    for finding in lint_case(case):
         hits.append(GateHit(Gate.RUBRIC, case.case_id, finding))
     return hits
 
 
-def _text_hits(
-    text: str,
-    language: str,
-    scan: Scanner,
-) -> Iterator[tuple[Gate, str]]:
+def _text_hits(text: str, language: str) -> Iterator[tuple[Gate, str]]:
+    from medlive.deidentify.detect import find_identifiers
+
     if (character := find_unstorable(text)) is not None:
         yield Gate.TEXT, character
         return
@@ -310,7 +284,7 @@ def _text_hits(
     if (markup := find_markup(text)) is not None:
         yield Gate.TEXT, f"markup: {markup!r}"
     contact = find_contact(text)
-    identifiers = scan(text, language)
+    identifiers = find_identifiers(text, language)
     if contact is not None:
         yield Gate.IDENTIFIERS, f"a {contact}"
     for identifier in identifiers:
@@ -319,7 +293,7 @@ def _text_hits(
     if contact is None and not identifiers and plain != text:
         if (contact := find_contact(plain)) is not None:
             yield Gate.IDENTIFIERS, f"a {contact}, spelled otherwise"
-        for identifier in scan(plain, language):
+        for identifier in find_identifiers(plain, language):
             yield Gate.IDENTIFIERS, f"a {identifier.kind}, spelled otherwise"
 
 
@@ -331,35 +305,18 @@ _NO_JUDGEMENT = {
 """Engine → why a release that it took part in is not publishable."""
 
 
-def release_hits(
-    provenance: Provenance,
-    cases: int,
-    minimum: int,
-    *,
-    by_language: Mapping[str, int] = {},
-    minimum_by_language: Mapping[str, int] = {},
-) -> list[GateHit]:
+def release_faults(provenance: Provenance, cases: int, minimum: int) -> list[str]:
     """Find every reason why a release may not be published."""
-    hits = []
+    faults = []
     for engine, why in _NO_JUDGEMENT.items():
         if roles := sorted({e.role for e in provenance.engines if e.engine == engine}):
-            detail = f"{why} (in the roles: {', '.join(roles)})"
-            hits.append(GateHit(Gate.ENGINE, None, detail))
+            faults.append(f"{why} (in the roles: {', '.join(roles)})")
     for name in ("engines", "prompts", "evidence", "thresholds", "code_version"):
         if not getattr(provenance, name):
-            detail = f"the provenance names no {name.replace('_', ' ')}"
-            hits.append(GateHit(Gate.PROVENANCE, None, detail))
+            faults.append(f"the provenance names no {name.replace('_', ' ')}")
     if cases < minimum:
-        hits.append(
-            GateHit(
-                Gate.MINIMUM, None, f"{cases} cases, at least {minimum} are asked for"
-            )
-        )
-    for language, least in sorted(minimum_by_language.items()):
-        if (number := by_language.get(language, 0)) < least:
-            detail = f"{number} cases in {language!r}, at least {least} are asked for"
-            hits.append(GateHit(Gate.MINIMUM, None, detail))
-    return hits
+        faults.append(f"{cases} cases, at least {minimum} are asked for")
+    return faults
 
 
 PACKAGE = Path(__file__).resolve().parents[1]

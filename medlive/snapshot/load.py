@@ -72,9 +72,6 @@ class Snapshot:
             return self.manifest.counts.cases
         return sum(1 for _ in self)
 
-    def __bool__(self) -> bool:
-        return next(iter(self), None) is not None
-
     def __iter__(self) -> Iterator[SnapshotCase]:
         return self._read()
 
@@ -107,10 +104,8 @@ class Snapshot:
         source: OneOrMore = None,
         theme: OneOrMore = None,
         specialty: OneOrMore = None,
-        difficulty: OneOrMore = None,
-        dialogue_register: OneOrMore = None,
-        posted_from: date | str | None = None,
-        posted_before: date | str | None = None,
+        posted_from: str | None = None,
+        posted_before: str | None = None,
         first_release: OneOrMore = None,
         first_release_after: str | None = None,
     ) -> "Snapshot":
@@ -121,9 +116,7 @@ class Snapshot:
             source: The community.
             theme: The theme.
             specialty: The specialty.
-            difficulty: "low", "medium", "high", "unknown".
-            dialogue_register: "lay", "professional", "unknown".
-            posted_from: The first day, as a date or `YYYY-MM-DD`.
+            posted_from: The first day, as `YYYY-MM-DD`.
             posted_before: The day after the last one, likewise.
             first_release: The version that first held the case.
             first_release_after: Only cases of later versions than this one, such as "2026.W40".
@@ -137,20 +130,19 @@ class Snapshot:
             "theme": theme,
             "specialty": specialty,
             "first_release": first_release,
-            "difficulty": difficulty,
-            "dialogue_register": dialogue_register,
         }
         wanted = {}
         for name, values in conditions.items():
             if values is not None:
                 wanted[name] = {values} if isinstance(values, str) else set(values)
-        first = _day("posted_from", posted_from, date.min)
-        end = _day("posted_before", posted_before, date.max)
-        after = (first_release_after or "").removeprefix("medlive-")
-        if first_release_after is not None and week_end(after) is None:
-            raise UsageError(
-                f"first_release_after: expected a version such as 2026.W47, got {after!r}"
-            )
+        try:
+            first = date.fromisoformat(posted_from or "0001-01-01")
+            end = date.fromisoformat(posted_before or "9999-12-31")
+        except ValueError as exc:
+            raise UsageError(f"expected a date as YYYY-MM-DD: {exc}") from exc
+        after = first_release_after or ""
+        if after and week_end(after) is None:
+            raise UsageError(f"expected a version such as 2026.W47, got {after!r}")
 
         def fits(case: SnapshotCase) -> bool:
             for name, values in wanted.items():
@@ -159,10 +151,6 @@ class Snapshot:
             return first <= case.posted_at < end and case.first_release > after
 
         return self.where(fits)
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """Return each case as a plain dictionary, its criteria nested under `criteria`."""
-        return [case.record() for case in self]
 
     def to_arrow(self, table: Table = "cases") -> "pa.Table":
         """Return the part's cases, or the criteria of these cases, as a pyarrow table.
@@ -299,17 +287,3 @@ def _state(root: Path) -> tuple[tuple[int, ...], ...]:
         status = path.stat()
         states.append((status.st_ino, status.st_size, status.st_mtime_ns))
     return tuple(states)
-
-
-def _day(
-    name: str,
-    value: date | str | None,
-    default: date,
-) -> date:
-    try:
-        day = date.fromisoformat(value) if isinstance(value, str) else value or default
-    except ValueError as exc:
-        raise UsageError(
-            f"{name}: expected a date as YYYY-MM-DD, got {value!r}"
-        ) from exc
-    return date(day.year, day.month, day.day)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from medlive.errors import BadInput
 from medlive.home import home_folder
-from medlive.snapshot.model import version_of, week_end
+from medlive.snapshot.model import folder_name, version_of
 
 VARIABLE = "MEDLIVE_SNAPSHOTS"
 """The folders that are searched for versions, separated as in PATH."""
@@ -28,15 +28,8 @@ def find_snapshot(
         BadInput: If there is no such snapshot; the message names what was searched and found.
     """
     text = os.fspath(path_or_version)
-    if text and _has_manifest(Path(text)):
+    if text and os.path.isfile(os.path.join(text, "manifest.json")):
         return Path(text)
-    version = text.removeprefix("medlive-")
-    is_version = isinstance(path_or_version, str) and week_end(version) is not None
-    if not is_version and path_or_version != LATEST:
-        raise BadInput(
-            f"{text!r} is neither a snapshot's folder (found no manifest.json) nor a version",
-            hint='give a snapshot\'s folder, a version such as "2026.W47", or "latest"',
-        )
     if environment is None:
         environment = os.environ
     if named := environment.get(VARIABLE):
@@ -46,30 +39,22 @@ def find_snapshot(
     versions: dict[str, Path] = {}
     for root in reversed(roots):
         versions.update(versions_in(root))
-    chosen = version if is_version else max(versions, default="")
-    if chosen not in versions:
+    version = text.removeprefix(folder_name(""))
+    if text == LATEST:
+        version = max(versions, default="")
+    if version not in versions or isinstance(path_or_version, Path):
         searched = ", ".join(str(root.absolute()) for root in roots)
         raise BadInput(
-            f"no snapshot {text!r} in {searched}; found {', '.join(sorted(versions)) or 'none'}",
+            f"{text!r} is neither a snapshot's folder (it has no manifest.json) nor a version in {searched};"
+            f" found {', '.join(sorted(versions)) or 'none'}",
             hint=f"give the folder itself, or set {VARIABLE} to the folder that contains it",
         )
-    return versions[chosen]
+    return versions[version]
 
 
 def versions_in(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the snapshots of a folder as (version, folder), the oldest first."""
-    try:
-        entries = sorted(root.iterdir())
-    except OSError:  # it has no versions; the error names the folders searched
-        return
-    for entry in entries:
-        version = version_of(entry.name)
-        if version is not None and _has_manifest(entry):
-            yield version, entry
-
-
-def _has_manifest(folder: Path) -> bool:
-    try:
-        return (folder / "manifest.json").is_file()
-    except (OSError, ValueError):  # a name that is too long or has a NUL
-        return False
+    for manifest in sorted(root.glob(f"{folder_name('*')}/manifest.json")):
+        folder = manifest.parent
+        if (version := version_of(folder.name)) is not None:
+            yield version, folder

@@ -17,7 +17,6 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from medlive.guard.printable import printable
 from medlive.integrity.log import some
@@ -50,7 +49,7 @@ KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{16}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
-FORMATS = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION}"
+FORMATS = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION} (a later format needs a later medlive)"
 
 
 class _Frozen(BaseModel):
@@ -309,7 +308,9 @@ class Manifest(_Frozen):
     """`manifest.json`."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: int = FORMAT_VERSION
+    format_version: Annotated[int, Field(ge=OLDEST_FORMAT, le=FORMAT_VERSION)] = (
+        FORMAT_VERSION
+    )
     """2: criteria have no origin, all come from the advice. From 4 on what a reader does not know is accepted."""
     version: Version
     created_at: AwareDatetime
@@ -341,27 +342,8 @@ class Manifest(_Frozen):
     enumerations: dict[Name, tuple[EnumerationValue, ...]] = optional({})
     """Column → every value that it may have; not written before format 4."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known_format(cls, value: Any) -> Any:
-        version = value.get("format_version") if isinstance(value, dict) else None
-        if type(version) is not int or version <= FORMAT_VERSION:
-            return value
-        made = value.get("provenance")
-        writer = made.get("code_version") if isinstance(made, dict) else None
-        needed = printable(str(writer or "a later version"))[:50]
-        # A template of pydantic's: braces would be placeholders.
-        needed = needed.replace("{", "").replace("}", "")
-        text = (
-            f"format {version}, written by medlive {needed}; this medlive reads formats {OLDEST_FORMAT} to"
-            f" {FORMAT_VERSION}: install medlive {needed} or later"
-        )
-        raise PydanticCustomError("newer_format", text)
-
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.format_version < OLDEST_FORMAT:
-            raise ValueError(f"format {self.format_version} is no longer read")
         if self.format_version < 4:
             if names := [*unknown_fields(self), *self.columns, *self.enumerations]:
                 raise ValueError(f"unknown fields {', '.join(names)[:200]}")
@@ -467,7 +449,7 @@ class SnapshotMeta:
     signing: Signing | None = None
     why_not: tuple[
         str, ...
-    ] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
+    ] = ()  # Why it may not be published (see `gates.release_faults`); empty when it may
     # None: frozen before it was noted, or not from a database
     audit_log: AuditLogHead | None = None
     partial: Partial | None = None  # How far the week was; None: whole

@@ -12,7 +12,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import Annotated, Any, Literal, get_args
@@ -140,7 +140,7 @@ class SnapshotCase:
     first_release: str  # The version that first held this case
     language: str  # "en" or "zh"
     source: str
-    posted_at: date  # The day, in UTC: an hour would only help to find the thread. A datetime is cut to its day.
+    posted_at: date  # The day, in UTC: an hour would only help to find the thread
     specialty: str
     theme: str
     narrative: str
@@ -164,20 +164,10 @@ class SnapshotCase:
     )
     """Columns that this medlive does not know, where they have a value of their own."""
 
-    def __post_init__(self) -> None:
-        if isinstance(self.posted_at, datetime):
-            moment = self.posted_at
-            day = moment.astimezone(UTC).date() if moment.tzinfo else moment.date()
-            object.__setattr__(self, "posted_at", day)
-
     def row(self) -> dict[str, Any]:
         """The case as a row of `data/cases.jsonl`, its criteria and the canary left out."""
         day = self.posted_at.isoformat()
         return {**_known(self, "cases"), "posted_at": day, **self.further}
-
-    def record(self) -> dict[str, Any]:
-        """The case as one nested record: its row, and under `criteria` the criteria's rows."""
-        return {**self.row(), "criteria": [c.row() for c in self.criteria]}
 
 
 Table = Literal["cases", "criteria"]
@@ -429,11 +419,8 @@ class Shape:
         if not isinstance(row, dict):
             return f"expected an object, got {type(row).__name__}"
         columns = self.columns[table]
-        if missing := [c.name for c in columns if c.name not in row]:
-            return f"missing fields {', '.join(missing)}"
-        if len(row) > len(columns):
-            extra = sorted(str(name) for name in row.keys() - {c.name for c in columns})
-            return f"unknown fields {', '.join(extra)}"
+        if wrong := row.keys() ^ {column.name for column in columns}:
+            return f"missing or unknown fields {', '.join(sorted(wrong))}"
         for column in columns:
             value = row[column.name]
             if column.kind is None or (value is None and column.nullable):

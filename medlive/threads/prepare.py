@@ -78,25 +78,17 @@ def prepared(thread: Thread) -> tuple[Thread, str]:
     return deidentified(clean, language), language
 
 
-def deidentified_part(
-    before: str,
-    part: str,
-    after: str,
-    language: str,
-) -> str:
-    """Normalise a part of a message and remove identifiers, those too that go on beyond it.
+def deidentified_beginning(text: str, after: str, language: str) -> str:
+    """Normalise the beginning of a message and remove identifiers, those too that go on beyond it.
 
     Args:
-        before: What stands before the part in its message, not normalised; "" if it begins the message.
-        part: The part.
-        after: What stands after it; "" if it ends the message.
+        text: The beginning.
+        after: What stands after it; "" if it is the whole message.
         language: The thread's.
     """
-    head = normalise(before) + _gap(before, part) if before else ""
-    body = normalise(part)
-    tail = _gap(part, after) + normalise(after) if after else ""
-    end = len(head) + len(body)
-    return redact_part(head + body + tail, language, len(head), end)
+    body = normalise(text)
+    tail = _gap(text, after) + normalise(after) if after else ""
+    return redact_part(body + tail, language, 0, len(body))
 
 
 def _gap(left: str, right: str) -> str:

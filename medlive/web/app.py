@@ -1,9 +1,8 @@
-"""The application: the rooms that are served, security headers, errors as pages, the documents at `/docs`.
+"""The application: the rooms that are served, security headers, errors as pages.
 
 Monitors have an application of their own, of `metrics_room`.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -25,14 +24,11 @@ from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
 from medlive.guard.bounds import FORM_BYTES
 from medlive.guard.serving import serve_app
 from medlive.guard.trust import read_address
-from medlive.instance.paths import documents_path
-from medlive.publishing.target import MUTABLE
 from medlive.web import pages
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
-from medlive.web.downloads.files import send_file
 from medlive.web.downloads.room import DOWNLOADS
 from medlive.web.requests import check_requests
 from medlive.web.review.room import REVIEW
@@ -50,12 +46,6 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
 }
-_DOCUMENTS_POLICY = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'self'; "
-    "frame-ancestors 'none'"
-)
-"""Material's pages hold scripts of their own. What it shows is built from the repository, never from a thread."""
 _TEXTS = {
     401: "Sign in to see this page.",
     403: "Your account may not do this.",
@@ -206,26 +196,3 @@ async def ready(site: SiteOf) -> dict[str, str]:
 async def go_to_first_section(request: Request) -> Response:
     """To where a site without public rooms begins."""
     return RedirectResponse(request.app.state.sections[0].href, 303)
-
-
-@route("/docs")
-async def without_slash() -> Response:
-    """The pages' relative links need the slash."""
-    return RedirectResponse("/docs/", 308)
-
-
-@route("/docs/{name:path}")
-async def document(request: Request, site: SiteOf, name: str = "") -> Response:
-    """A file of the built site; an address that ends with a slash is its folder's page."""
-    root = documents_path(site.settings)
-    if not await asyncio.to_thread((root / "index.html").is_file):
-        raise HTTPException(404, "The documents are not built here: run `make docs`.")
-    if not name or name.endswith("/"):
-        name += "index.html"
-    return await send_file(
-        request,
-        root,
-        name,
-        cache_control=MUTABLE,
-        policy=_DOCUMENTS_POLICY,
-    )

@@ -1,6 +1,6 @@
 """Pages: templates filled with everything escaped, what surrounds every page, and the few files of `static/`.
 
-Each of these is served under a name with its digest, so that it may be kept for ever.
+Each of these has its digest in its address, so that it may be kept for ever.
 """
 
 import re
@@ -20,7 +20,12 @@ from medlive import __version__
 from medlive.db.accounts import Account
 from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError
-from medlive.guard.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
+from medlive.guard.bounds import (
+    BACK_CHARS,
+    MESSAGE_CHARS_SHOWN,
+    REPLY_CHARS_SHOWN,
+    REQUEST_CHARS_SHOWN,
+)
 from medlive.integrity.digest import digest_bytes
 from medlive.publishing.target import IMMUTABLE, media_type
 from medlive.rubric.model import unproved_words
@@ -93,37 +98,28 @@ def render(
 
 
 @cache
-def _served() -> dict[str, tuple[str, bytes]]:
-    """Name with digest → name and content."""
-    served = {}
+def _static() -> dict[str, bytes]:
+    """The files of `static/` by name."""
+    kept = {}
     for path in files("medlive.web").joinpath("static").iterdir():
-        stem, _, suffix = path.name.rpartition(".")
-        if suffix in ("svg", "css", "js"):
-            data = path.read_bytes()
-            digest = digest_bytes(data).removeprefix("sha256:")[:16]
-            served[f"{stem}.{digest}.{suffix}"] = path.name, data
-    return served
+        if path.name.endswith((".svg", ".css", ".js")):
+            kept[path.name] = path.read_bytes()
+    return kept
 
 
 @cache
 def static_url(name: str) -> str:
     """Return the address of a file of `static/`. Raises KeyError if it does not exist."""
-    names = {plain: served for served, (plain, _) in _served().items()}
-    return f"/static/{names[name]}"
+    return f"/static/{name}?{digest_bytes(_static()[name])[7:23]}"
 
 
 @router.api_route("/static/{name}", methods=READ)
 async def static_file(name: str) -> Response:
-    """A file of `static/`, by its name with digest."""
-    if name not in _served():
+    """A file of `static/`."""
+    if (data := _static().get(name)) is None:
         raise HTTPException(404)
-    plain, data = _served()[name]
     headers = {"Cache-Control": IMMUTABLE}
-    return Response(
-        data,
-        media_type=media_type(plain),
-        headers=headers,
-    )
+    return Response(data, media_type=media_type(name), headers=headers)
 
 
 Link = tuple[str, str]
@@ -213,6 +209,7 @@ TEMPLATES = environment("medlive.web")
 TEMPLATES.globals |= {
     "static_url": static_url,
     "version": __version__,
+    "most_of_message": MESSAGE_CHARS_SHOWN,
     "most_of_reply": REPLY_CHARS_SHOWN,
     "most_of_request": REQUEST_CHARS_SHOWN,
 }

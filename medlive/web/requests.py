@@ -5,7 +5,6 @@ from collections.abc import Set
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,9 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from medlive.config import WebSection
 from medlive.guard.bounds import HEADER_BYTES, QUERY_BYTES
 from medlive.guard.trust import read_address
-from medlive.web.site import site_of
 
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _FOR_MONITORS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked by the address of a container, whatever it is today; nothing in the answers comes from the request."""
@@ -27,7 +25,8 @@ def check_requests(app: ASGIApp, settings: WebSection) -> ASGIApp:
     This site's hosts are those of `[web] base_url` and `[web] hosts`, loopback, the address that the server was
     told to listen on, and the one that the connection arrived at.
     """
-    named = _LOOPBACK | set(map(_name, _configured(settings))) - {""}
+    configured = (urlsplit(settings.base_url).netloc, *settings.hosts)
+    named = _LOOPBACK | set(map(_name, configured)) - {""}
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 414, 421 or 431, or hand the request on."""
@@ -63,31 +62,10 @@ def _is_ours(scope: Scope, named: Set[str]) -> bool:
     return len(hosts) == 1 and _name(hosts[0]) in known
 
 
-def site_address(request: Request) -> str:
-    """Return the address by which the reader reached this site, for commands that a page shows.
-
-    The port of a Host header is taken where it is this server's or configured; else `[web] base_url` is shown.
-    """
-    settings = site_of(request).settings.web
-    host = request.headers["host"].lower()
-    match = _HOST.fullmatch(host)
-    port = match[2] if match is not None else ""
-    own = (request.scope.get("server") or ("", None))[1]
-    if port in (None, str(own)) or host in _configured(settings):
-        return f"{request.url.scheme}://{host}"
-    return settings.base_url
-
-
-def _configured(settings: WebSection) -> frozenset[str]:
-    """The hosts of `[web]` as Host headers write them, with their ports where they have one."""
-    hosts = (urlsplit(settings.base_url).netloc, *settings.hosts)
-    return frozenset(map(str.lower, hosts))
-
-
 def _name(host: str) -> str:
     """A Host header's name, "" of what is not one; an address as it is usually written."""
     match = _HOST.fullmatch(host)
-    return _bracketed(match[1].lower().strip("[]")) if match is not None else ""
+    return _bracketed(match[1].lower().strip("[]")) if match else ""
 
 
 def _bracketed(name: str) -> str:

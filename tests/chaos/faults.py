@@ -156,7 +156,6 @@ async def _read(one: Round) -> None:
         "/",
         "/snapshots",
         f"/medlive-{one.week.name}/SHA256SUMS",
-        "/errata",
         "/healthz",
     )
     sums = (

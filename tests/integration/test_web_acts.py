@@ -210,9 +210,10 @@ async def test_a_form_changes_no_text_of_several_lines(
     fields["narrative"] = fields["narrative"].replace("\n", "\r\n")
     fields["reason"] = "It is harder than that."
     fields["difficulty"] = "high" if fields["difficulty"] != "high" else "low"
-    for _ in range(2):  # A double click edits once, and meets no error.
-        done = await admin.post(f"/acts/case/{held}/edit", data=fields)
-        assert done.status_code == 303
+    done = await admin.post(f"/acts/case/{held}/edit", data=fields)
+    assert done.status_code == 303
+    again = await admin.post(f"/acts/case/{held}/edit", data=fields)
+    assert (again.status_code, "was edited since" in again.text) == (422, True)
     case = await database.ask(latest_case, held)
     assert (case.revision, case.text.narrative) == (3, lines.narrative)
 
@@ -267,7 +268,7 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
     final, asked = "/acts/take-down/test/1", {"reason": "The author asked."}
     refused = await admin.post(final, data=asked | {"typed": "test/1"})
     assert (refused.status_code, "may not do this" in refused.text) == (422, True)
-    assert "medlive thread takedown test 1 --reason" in refused.text
+    assert "medlive thread takedown" in refused.text
     assert [entry[1] for entry in await logged(database)] == ["overrule"]
     site = Site(database, settings, settings.home)
     async with served(site) as owners:

@@ -313,8 +313,9 @@ async def test_what_was_taken_down_is_no_longer_given_out(
         if gone:
             with pytest.raises(BadInput, match="withdrawn"):
                 await fetch_snapshot(str(http.base_url), OLD, tmp_path / "fetched")
-        assert case_id in (await http.get("/errata")).text
-        assert "It is wrong &lt; so." in (await http.get("/errata")).text
+        card = (await http.get(f"/medlive-{OLD}/")).text
+        assert case_id in card
+        assert "It is wrong &lt; so." in card
         listed = [
             row["version"]
             for row in (await http.get("/latest.json")).json()["versions"]
@@ -355,10 +356,9 @@ async def test_errata_of_hidden_snapshots_are_not_given_out(
         assert [(entry.case_id, entry.snapshots) for entry in errata.entries] == [
             (shown, (MIDDLE,))
         ]
-        for place in ("/errata", "/feed.xml"):
-            page = (await http.get(place)).text
-            assert shown in page
-            assert not any(word in page for word in (OLD, hidden, "hidden snapshot"))
+        feed = (await http.get("/feed.xml")).text
+        assert shown in feed
+        assert not any(word in feed for word in (OLD, hidden, "hidden snapshot"))
     async with serving(whole_site(database, settings, line.root, preview=True)) as http:
         assert hidden in (await http.get(f"/{ERRATA}")).text
     assert (
@@ -381,10 +381,7 @@ async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -
                 "overall": {"n": 9, "mean": 0.5, "low": None, "high": 0.75},
             },
         )
-    for path, words in (
-        (f"/medlive-{NEW}/", "50.0"),
-        (f"/{HOSTILE}", "404"),
-    ):
+    for path, words in ((f"/{HOSTILE}", "404"),):
         page = (await served.http.get(path)).text
         assert words in page
         assert "<script>alert" not in page

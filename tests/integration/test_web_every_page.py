@@ -72,9 +72,6 @@ NOT_PAGES = {
         "/errata.json",
         "/errata.json.minisig",
         "/report/{version}/{name:path}",
-        "/docs",
-        "/docs/{name:path}",
-        "/medlive-{version}",
         "/medlive-{version}/{name:path}",
         "/sign-in/provider",
         "/sign-in/provider/back",
@@ -366,7 +363,6 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             "/": ("/",),
             **{f"/{name}.html": (f"/{name}.html",) for name in SITE_PAGES},
             "/snapshots": ("/snapshots",),
-            "/errata": ("/errata",),
             "/medlive-{version}/": (f"/medlive-{NEW}/",),
             "/sign-in": ("/sign-in",),
             "/invitation/{token}": (f"/invitation/{token}",),
@@ -399,7 +395,6 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             ),
         }
         full = (
-            "/errata",
             f"/medlive-{NEW}/",
             "/audit",
             "/audit/threads",

@@ -93,7 +93,6 @@ async def test_a_strangers_host_is_refused_and_never_repeated(
         hosts=["medlive.example", "10.1.2.3:81"],
     )
     async with served(site) as browser:
-        port = browser.base_url.port
         for host in (
             "evil.example",
             "evil.example:80",
@@ -114,34 +113,21 @@ async def test_a_strangers_host_is_refused_and_never_repeated(
             "MEDLIVE.example",
             "rooms.example",
             "localhost",
+            "localhost:6666",
             "10.1.2.3:81",
         ):
-            assert (
-                f"--from http://{host.lower()}<"
-                in (await browser.get("/snapshots", headers={"Host": host})).text
-            )
-        for host in (
-            f"127.0.0.1:{port}",
-            f"localhost:{port}",
-            f"medlive.example:{port}",
-        ):
-            assert (
-                f"--from http://{host}<"
-                in (await browser.get("/snapshots", headers={"Host": host})).text
-            )
+            answer = await browser.get("/snapshots", headers={"Host": host})
+            assert "--from https://rooms.example<" in answer.text
         for host in ("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::FFFF:10.1.2.3]:81"):
             assert (await browser.get("/snapshots", headers={"Host": host})).is_success
         for host in ("[::ffff:10.1.2.4]", "[::1.2.3.4]", "::ffff:127.0.0.1"):
             answer = await browser.get("/snapshots", headers={"Host": host})
             assert answer.status_code == 421, host
-        for path in ("/snapshots/", "/assets", "/latest/", "/docs", "/audit/"):
+        for path in ("/snapshots/", "/assets", "/latest/", "/audit/"):
             moved = await browser.get(path, headers={"Host": "localhost:6666"})
             place = moved.headers.get("location", "/")
             assert place.startswith("/"), (path, place)
             assert not place.startswith("//")
-        other = await browser.get("/snapshots", headers={"Host": "localhost:6666"})
-        assert "--from https://rooms.example<" in other.text
-        assert "6666" not in other.text
 
 
 async def test_an_address_or_header_beyond_measure_is_refused(viewer: Browser) -> None:

@@ -26,8 +26,8 @@ def test_lm_eval_scores_as_medlive_eval_does(place: Place) -> None:
         "--output_path",
         out,
         "--log_samples",
-        MEDLIVE_GRADER_MODEL=place.grader,
-        MEDLIVE_GRADER_BASE_URL=place.url,
+        MEDLIVE_ROLES__GRADER__MODEL=place.grader,
+        MEDLIVE_ROLES__GRADER__BASE_URL=place.url,
     )
     (path,) = out.rglob("results_*.json")
     found = json.loads(path.read_text())["results"]["medlive"]

@@ -24,9 +24,7 @@ from medlive.rubric.model import Rubric
 from medlive.service.curation.complete import complete_case
 from medlive.snapshot.gates import (
     content_hits,
-    lint_case,
     row_hits,
-    standard_scanner,
 )
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.threads.model import Message, Role, Thread
@@ -251,7 +249,7 @@ async def way_of(
     if rubric is None:
         return Way(done, None, ())
     case = _case(thread, language, done, rubric)
-    hits = [*row_hits(case), *content_hits(case, standard_scanner(), lint_case)]
+    hits = [*row_hits(case), *content_hits(case)]
     return Way(done, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
 
 

@@ -24,7 +24,7 @@ from medlive.cli.output import (
     wait_for,
     with_session,
 )
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed
 from medlive.instance.loading import dotted, read_settings
 from medlive.integrity.signing import (
     FILE_VARIABLE,
@@ -35,7 +35,7 @@ from medlive.integrity.signing import (
 )
 from medlive.publishing.download import fetch_snapshot
 from medlive.snapshot.diff import diff_snapshots
-from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
+from medlive.snapshot.export import export_slice
 from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
 from medlive.snapshot.verify.steps import verify_snapshot
@@ -154,7 +154,7 @@ def diff(
     limit: Annotated[int, Option(min=0)] = 20,
     unverified: UnverifiedOption = False,
 ) -> Result:
-    """Show what changed from an older snapshot to a newer one: cases, with reasons, and how the releases were made.
+    """Show which cases changed from an older snapshot to a newer one, with reasons.
 
     Args:
         limit: How many cases of each kind are listed.
@@ -165,7 +165,9 @@ def diff(
                 report.summary(), hint="--unverified compares it as it is"
             )
     difference = diff_snapshots(old, new, limit=limit)
-    notes = [f"reasons: {difference['reasons_from']}"]
+    notes = []
+    if not difference["has_reasons"]:
+        notes.append("no reasons are stated: the newer one does not continue the older")
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
     return Result(difference, _describe_diff(difference), notes)
@@ -175,8 +177,6 @@ def _describe_diff(difference: Mapping[str, Any]) -> Shown:
     old, new, counts = difference["old"], difference["new"], difference["counts"]
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], counts.items())
-    made = difference["made_otherwise"]
-    yield table_of(made, ("name", "old", "new"), "how it was made")
     cases, edits = [], []
     for kind, count in counts.items():
         for case in difference[kind]:
@@ -204,31 +204,25 @@ def export(
     snapshot: SnapshotArgument,
     *,
     out: Path,
-    format_: ExportFormat | None = None,
     part: CaseFilter,
     public_key: PublicKeyOption = None,
     unverified: UnverifiedOption = False,
 ) -> Result:
-    """Write a slice of a snapshot as one file: LiveMedBench's JSON, or JSON Lines with a case a line.
+    """Write a slice of a snapshot as one file of LiveMedBench's JSON.
 
     The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
     that of the snapshot it was cut from.
 
     Args:
         out: The file to write; it must not exist.
-        format_: Default: by the suffix.
         public_key: The key, or its file, that signed it.
     """
-    if (chosen := format_ or SUFFIXES.get(out.suffix.lower())) is None:
-        hint = "--format livemedbench or jsonl"
-        raise UsageError(f"{out.name!r} has no known suffix", hint=hint)
     loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
     cases = loaded.filter(**part.given())
-    digest = export_slice(cases, out, chosen)
+    digest = export_slice(cases, out)
     manifest = loaded.manifest
     value = {
         "path": out,
-        "format": chosen,
         "cases": len(cases.cases),
         "digest": digest,
         "snapshot_digest": loaded.digest,

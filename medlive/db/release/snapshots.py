@@ -244,16 +244,6 @@ async def list_memberships(session: Session, case_id: str) -> Sequence[Record]:
     )
 
 
-async def count_languages(session: Session, version: str) -> dict[str, int]:
-    """Language → how many cases a snapshot shows in it."""
-    return await session.lookup(
-        f"""
-        SELECT language, count(*) AS cases FROM ({_MADE}) AS made WHERE first_release IS NOT NULL GROUP BY 1
-        """,
-        version=version,
-    )
-
-
 async def load_provenance(
     session: Session, version: str, *, code_version: str
 ) -> Provenance:

@@ -360,7 +360,7 @@ def message_of(value: dict[str, Any]) -> Message:
 
 
 AROUND = 1_000
-"""Characters before and after a part of a message that are read with it, so that no identifier is cut in two."""
+"""Characters after the beginning of a message that are read with it, so that no identifier is cut in two."""
 _OPENING = {"messages": 200, "chars": 40_000}
 """Characters of a thread that decide its language: twice what `dominant_language` reads."""
 
@@ -369,10 +369,9 @@ _OPENING = {"messages": 200, "chars": 40_000}
 class Window:
     """Which part of a thread is wanted."""
 
-    first: int = 0  # Number of the first message, from 0
-    count: int = 1  # Messages, at most
-    start: int = 0  # Of each message the first character
-    chars: int = 0  # Characters of each message, at most
+    first: int  # Number of the first message, from 0
+    count: int  # Messages, at most
+    chars: int  # Characters of the beginning of each message, at most
 
 
 _THREAD = """
@@ -389,9 +388,8 @@ async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Re
     """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision.
 
     It has thread_pk, thread (without messages), total (messages of the thread), opening (the beginning of the whole
-    thread's text) and messages: parts of messages, each with place (the message's number in the thread, from 0),
-    message (with the part's text), before and after (the characters beside it, at most `AROUND`), start (the part's
-    place in the whole text) and length (of that).
+    thread's text) and messages, each with place (its number in the thread, from 0), message (with the beginning of
+    its text), after (the characters that follow, at most `AROUND`) and length (of the whole text).
     """
     excerpts = await session.records(
         _THREAD, pk=revision_pk, title=TITLE_CHARS_SHOWN, **_OPENING
@@ -401,23 +399,19 @@ async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Re
     [excerpt] = excerpts
     excerpt.thread = read(Thread, excerpt, messages=())
     excerpt.opening = f"{excerpt.title}\n{excerpt.opening or ''}"
-    before = min(window.start, AROUND)
-    end = before + window.chars
     excerpt.messages = await session.records(
         """
         SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
-        substr(m ->> 'text', :start + 1, :chars) AS text
+        left(m ->> 'text', :chars) AS text
         FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
         WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
         """,
         pk=revision_pk,
         first=window.first,
         count=window.count,
-        start=window.start - before,
-        chars=end + AROUND,
+        chars=window.chars + AROUND,
     )
     for part in excerpt.messages:
-        part.start, text = window.start, part.text
-        part.before, part.after = text[:before], text[end:]
-        part.message = message_of(part.about | {"text": text[before:end]})
+        part.after = part.text[window.chars :]
+        part.message = message_of(part.about | {"text": part.text[: window.chars]})
     return excerpt

@@ -38,7 +38,7 @@ from medlive.rubric.model import Criterion
 from medlive.service.database import open_database
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
-from medlive.threads.prepare import deidentified_part, prepared
+from medlive.threads.prepare import deidentified_beginning, prepared
 
 
 class ThreadTakenDown(MedliveError):
@@ -169,17 +169,17 @@ async def _decided_as_json(
 
 
 def _excerpt_as_json(excerpt: Record) -> dict[str, Any]:
-    """A part of a thread as the whole is shown, each message with its place in the thread and the part's in it."""
+    """A part of a thread as the whole is shown, each message with its place in the thread and its whole length."""
     language = dominant_language(normalise(excerpt.opening))
     shown = []
     for part in excerpt.messages:
         message, text = part.message, part.message.text
-        text = deidentified_part(part.before, text, part.after, language)
+        text = deidentified_beginning(text, part.after, language)
         shown.append(replace(message, text=text))
     title = redact(normalise(excerpt.thread.title), language)
     content = replace(excerpt.thread, title=title, messages=tuple(shown)).content()
     for entry, part in zip(content["messages"], excerpt.messages, strict=True):
-        entry |= {"place": part.place, "start": part.start, "length": part.length}
+        entry |= {"place": part.place, "length": part.length}
     return {"url": excerpt.thread.url, **content, "total": excerpt.total}
 
 

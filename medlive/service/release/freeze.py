@@ -61,10 +61,8 @@ from medlive.snapshot.gates import (
     GateHit,
     content_hits,
     gates_digest,
-    lint_case,
-    release_hits,
+    release_faults,
     row_hits,
-    standard_scanner,
 )
 from medlive.snapshot.manifest import AuditLogHead, Partial, Signing, moment_text
 from medlive.snapshot.model import commitment, folder_name, week_end
@@ -261,13 +259,7 @@ async def _select(
         provenance = await snapshots.load_provenance(
             session, version, code_version=__version__
         )
-        refused = release_hits(
-            provenance,
-            numbers.cases,
-            release.minimum_cases,
-            by_language=await snapshots.count_languages(session, version),
-            minimum_by_language=dict(release.minimum_by_language.items()),
-        )
+        why_not = release_faults(provenance, numbers.cases, release.minimum_cases)
         signing = None
         if key:
             public = key.public
@@ -276,7 +268,7 @@ async def _select(
             lineage=await lineage_of(session, version),
             signing=signing,
             provenance=provenance,
-            why_not=tuple(hit.detail for hit in refused),
+            why_not=tuple(why_not),
             numbers=numbers,
             hold_out=release.hold_out,
             gates_digest=digest,
@@ -478,11 +470,11 @@ def _check_page(
     """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
-    scan, verdicts = standard_scanner(), []
+    verdicts = []
     for case in cases:
         if stop.is_set():
             raise Interrupted
-        hits = [*row_hits(case), *content_hits(case, scan, lint_case)]
+        hits = [*row_hits(case), *content_hits(case)]
         verdicts.append((case.case_id, case.revision, hits))
     return verdicts
 

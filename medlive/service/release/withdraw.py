@@ -27,7 +27,6 @@ from medlive.snapshot.errata import (
     trusted_comment,
     write_errata_file,
 )
-from medlive.snapshot.gates import standard_scanner
 from medlive.snapshot.verify.text_checks import (
     as_read,
     find_contact,
@@ -202,6 +201,8 @@ def check_public_reason(reason: str) -> str:
 
     Raises UsageError for an empty or long reason, and for one with a person's identifier or look-alike characters.
     """
+    from medlive.deidentify.detect import find_identifiers
+
     reason = " ".join(reason.split())
     if not 1 <= len(reason) <= MOST_REASON:
         raise UsageError(
@@ -209,9 +210,12 @@ def check_public_reason(reason: str) -> str:
         )
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
         raise UsageError(f"the reason is published and contains {character}")
-    scan, kinds = standard_scanner(), set[str]()
+    kinds = set[str]()
     for text in (reason, as_read(reason)):
-        for identifier in (*scan(text, "en"), *scan(text, "zh")):
+        for identifier in (
+            *find_identifiers(text, "en"),
+            *find_identifiers(text, "zh"),
+        ):
             kinds.add(str(identifier.kind))
         if contact := find_contact(text):
             kinds.add(contact)

@@ -1,7 +1,7 @@
 """The texts of a snapshot for people: the dataset card, the change note, the terms."""
 
+import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files as package_files
@@ -14,7 +14,7 @@ from medlive.snapshot.describe.figures import (
     by_language_name,
     by_rank,
     by_size,
-    by_span,
+    by_time,
     counted,
 )
 from medlive.snapshot.manifest import (
@@ -42,8 +42,6 @@ LIMITS = (
 
 MOST_ADDED = 200
 """More added cases than this are counted in CHANGES.md, not listed; `changes.json` lists them all."""
-MOST_ROWS = 60
-"""Rows of a table over time; where there would be more, neighbours share one."""
 _MOST_REASON = 2_000
 _SIZES = (
     (1_000, "n<1K"),
@@ -69,13 +67,12 @@ def licence(canary: str) -> str:
 def changes_md(
     meta: SnapshotMeta,
     numbers: Mapping[str, int],
-    added: Counts,
     entries: Callable[[str], Iterable[Mapping[str, Any]]],
 ) -> Iterator[str]:
     """Yield `CHANGES.md` in pieces: revised and withdrawn cases in full, added ones in full up to MOST_ADDED.
 
-    `numbers` has for each section of a ledger how many entries it has, `added` the counts of the added cases
-    alone; `entries` returns those of a section, and is not called for more than MOST_ADDED added cases.
+    `numbers` has for each section of a ledger how many entries it has; `entries` returns those of a section, and is
+    not called for more than MOST_ADDED added cases.
     """
     since = f"since {meta.parent}" if meta.parent else "(the first release)"
     yield f"# Changes in medlive {meta.version} {since}\n"
@@ -85,9 +82,7 @@ def changes_md(
         total = numbers[kind]
         yield f"\n## {kind.capitalize()}: {number(total)}\n" + ("\n" if total else "")
         if kind == "added" and total > MOST_ADDED:
-            yield "Too many to list here: `changes.json` names each.\n\n"
-            yield _shares("language", added.by_language) + "\n"
-            yield _shares("source", added.by_source)
+            yield "Too many to list here: `changes.json` names each.\n"
         elif total:
             yield "| case | revision | reason |\n| --- | --- | --- |\n"
             for entry in entries(kind):
@@ -113,18 +108,7 @@ def readme(
 
     `rows` is a digest of the rows as data/cases.jsonl and data/criteria.jsonl hold them.
     """
-    span, months = by_span(counts.by_month, MOST_ROWS)
-    if span == "month":
-        # As the figure, but without the months in which nothing was posted.
-        months = {month: n for month, n in months.items() if n}
-    release = "first release"
-    releases = dict(sorted(counts.by_first_release.items()))
-    if len(releases) > MOST_ROWS:
-        release = "first release, by year"
-        years = Counter[str]()
-        for version, n in releases.items():
-            years[version.partition(".")[0]] += n
-        releases = dict(years)
+    span, months = by_time(counts.by_month)
     headroom = counts.headroom.words
     if counts.headroom.is_little:
         headroom += ". **These rubrics leave little room above it: they hardly tell good models apart**"
@@ -138,8 +122,6 @@ def readme(
         sizes=[(str(size), number(n)) for size, n in by_size(counts).items()],
         span=span,
         months=months,
-        release=release,
-        releases=releases,
         proof=_proof(counts),
         headroom=headroom[:1].upper() + headroom[1:],
         warnings=warnings_of(meta.provenance),
@@ -164,11 +146,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    env.filters.update(
-        cell=cell,
-        scalar=scalar,
-        number=number,
-    )
+    env.filters.update(cell=cell, scalar=json.dumps, number=number)
     env.globals.update(
         counted=counted,
         shares=_shares,
@@ -222,16 +200,6 @@ def cell(text: str, most: int = 300) -> str:
     text = _MARKUP.sub(r"\\\1", plain(text, most).strip())
     text = _ADDRESS.sub(r"\\\g<0>", _OPENING.sub(r"\1\\\2", text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def scalar(text: str) -> str:
-    """Return a text as a double-quoted YAML scalar, which no content of it can end."""
-
-    def escape(match: re.Match[str]) -> str:
-        code = ord(match[0])
-        return f"\\u{code:04X}" if code < 0x1_0000 else f"\\U{code:08X}"
-
-    return '"' + re.sub(r"[^ -~]", escape, re.sub(r'(["\\])', r"\\\1", text)) + '"'
 
 
 def table(

@@ -19,13 +19,6 @@ LATEST = "latest.json"
 FEED = "feed.xml"
 INDEX = "index.html"
 
-_ENCLOSED = {
-    "data/cases.parquet": "application/vnd.apache.parquet",
-    "data/criteria.parquet": "application/vnd.apache.parquet",
-    "data/cases.jsonl": "application/x-ndjson",
-    "data/criteria.jsonl": "application/x-ndjson",
-    SUMS: "text/plain",
-}
 _SUMMARY = (
     "Clinical cases rewritten from public medical discussions, each with a question, the physicians' advice and a "
     "rubric of weighted criteria. For research evaluation only: no medical advice, no training of models."
@@ -63,11 +56,6 @@ class Release:
     def ancestry(self) -> dict[str, str]:
         """The digests of its ancestors and its own, by version."""
         return self.manifest.ancestry | {self.version: self.digest}
-
-    @property
-    def figures(self) -> list[str]:
-        """The names of the figures."""
-        return [name for name in self.files if name.startswith("figures/")]
 
     @property
     def counted(self) -> str:
@@ -133,11 +121,6 @@ def feed_xml(
     """
     entries: list[dict[str, Any]] = []
     for release in _newest_first(releases):
-        enclosures = []
-        for name, kind in _ENCLOSED.items():
-            if name in release.files:
-                address = url_at(base_url, f"{release.folder}/{name}")
-                enclosures.append((name, kind, address, release.files[name].size))
         entry = {
             # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
             "id": _entry_id(f"snapshots/{release.digest}"),
@@ -146,7 +129,6 @@ def feed_xml(
             "summary": f"{release.counted}. SHA256SUMS has {release.digest}.",
             "link": url_at(base_url, INDEX) + f"#{release.version}",
             "link_type": "text/html",
-            "enclosures": enclosures,
         }
         entries.append(entry)
     for erratum in errata.entries:
@@ -163,7 +145,6 @@ def feed_xml(
             "summary": f"{erratum.reason} ({state}; frozen in {frozen})",
             "link": url_at(base_url, ERRATA),
             "link_type": "application/json",
-            "enclosures": (),
         }
         entries.append(entry)
     entries.sort(key=itemgetter("moment"), reverse=True)

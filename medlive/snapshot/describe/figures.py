@@ -15,8 +15,6 @@ from medlive.statistics.charts import (
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "Chinese (中文)"}
 _MOST_COLUMNS = 72
 """Six years of months; more of them would be thinner than a telephone can show."""
-_SPANS = ((1, "month"), (3, "quarter"), (12, "year"))
-"""Months that share a column, and what such a column is called."""
 
 
 def figures(
@@ -45,7 +43,7 @@ def figures(
     if rated := sum(sizes.values()):
         mean = sum(size * n for size, n in sizes.items()) / rated
         per_case += f", mean {mean:.2f} criteria, from {min(sizes)} to {max(sizes)}"
-    span, months = by_span(counts.by_month)
+    span, months = by_time(counts.by_month)
     languages = by_language_name(counts)
     return {
         "figures/axes.svg": bars(
@@ -109,33 +107,29 @@ def counted(
     return f"{number(n)} {singular if n == 1 else more}"
 
 
-def by_span(
-    by_month: Mapping[str, int], most: int = _MOST_COLUMNS
-) -> tuple[str, dict[str, int]]:
-    """Return counts by the shortest span that takes at most `most` columns, or by year, empty ones included.
+def by_time(by_month: Mapping[str, int]) -> tuple[str, dict[str, int]]:
+    """Return "month" and the counts of all months in order, or "year" and those of years where months are too many.
 
-    `by_month`: `2025-03` → n. The span is "month", "quarter" or "year"; the keys are `2025-03`, `2025-Q1`, `2025`,
-    in order.
+    `by_month`: `2025-03` → n; months and years without any count are in between.
     """
-    places = {
+    months = {
         int(month[:-3]) * 12 + int(month[-2:]) - 1: n for month, n in by_month.items()
     }
-    if not places:
+    if not months:
         return "month", {}
-    low = min(places)
-    high = max(places)
-    span, name = next(
-        ((s, name) for s, name in _SPANS if high // s - low // s < most), _SPANS[-1]
-    )
-    tally = dict.fromkeys(range(low // span, high // span + 1), 0)
-    for place, n in places.items():
-        tally[place // span] += n
+    low = min(months)
+    high = max(months)
+    is_long = high - low >= _MOST_COLUMNS
+    size = 12 if is_long else 1
+    tally = dict.fromkeys(range(low // size, high // size + 1), 0)
+    for month, n in months.items():
+        tally[month // size] += n
+    if is_long:
+        return "year", {f"{year:04d}": n for year, n in tally.items()}
     labels = {}
-    for place, n in tally.items():
-        year, month = divmod(place * span, 12)
-        within = {"month": f"-{month + 1:02d}", "quarter": f"-Q{month // 3 + 1}"}
-        labels[f"{year:04d}{within.get(name, '')}"] = n
-    return name, labels
+    for month, n in tally.items():
+        labels[f"{month // 12:04d}-{month % 12 + 1:02d}"] = n
+    return "month", labels
 
 
 def by_rank(counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -114,14 +114,11 @@ def _read_parent(
         faults.add(f"{parent.name}/{SUMS}", expected, digest)
         return None
     stated = parse_sums(sums)
-    is_changed = False
     for file in _PARENT_FILES:
         if (actual := sha256(parent / file)) != stated.get(file):
             expected = f"the digest that the parent's {SUMS} states"
             faults.add(f"{parent.name}/{file}", expected, actual)
-            is_changed = True
-    if is_changed:
-        return None
+            return None
     try:
         return Manifest.model_validate_json(read_small(parent / "manifest.json"))
     except ValueError as exc:
@@ -169,8 +166,10 @@ def _check_changes(
         by_case.setdefault(case_id, {})[section] = entry
     for case_id, entries in sorted(by_case.items()):
         case = differing.get(case_id)
-        if case is not None and not _beside_release(case, faults):
-            case = None
+        for edit in case.fields if case else ():
+            if edit["name"] == "first_release":
+                first = f"first release {edit['old']}, as in the parent"
+                faults.add(f"{CASES}: {case_id!r}", first, edit["new"])
         where = f"{CHANGES}: {case_id!r}"
         expected = [case.kind] if case else []
         if list(entries) != expected:
@@ -181,16 +180,3 @@ def _check_changes(
             if stated != case.from_revision:
                 before = f"from_revision {case.from_revision}"
                 faults.add(where, before, f"{stated}")
-
-
-def _beside_release(case: Change, faults: Faults) -> bool:
-    """Whether a case differs in more than its first release, which must be the parent's."""
-    first = next(
-        (edit for edit in case.fields if edit["name"] == "first_release"), None
-    )
-    if first is None:
-        return True
-    expected = f"first release {first['old']}, as in the parent"
-    faults.add(f"{CASES}: {case.case_id!r}", expected, first["new"])
-    is_revised = case.from_revision != case.to_revision
-    return is_revised or len(case.fields) > 1 or bool(case.criteria)

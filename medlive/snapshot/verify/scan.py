@@ -19,7 +19,6 @@ from medlive.snapshot.gates import released_texts, row_hits
 from medlive.snapshot.manifest import Manifest, Tally
 from medlive.snapshot.model import (
     LIVEMEDBENCH_END,
-    TABLES,
     SnapshotCase,
     case_from_rows,
     commitment,
@@ -78,9 +77,8 @@ class Scan:
             return
         finally:
             self.faults["ids"].extend(reader.orphans)
-        for table in TABLES:
-            self.faults["rows"].extend(reader.faults[table])
-            self.faults["canary"].extend(reader.canary_faults[table])
+        self.faults["rows"].extend(reader.faults)
+        self.faults["canary"].extend(reader.canaries)
         expected.update(LIVEMEDBENCH_END)
         self.livemedbench = expected.hexdigest()
         for name, section, step in (

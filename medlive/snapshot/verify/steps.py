@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from medlive.errors import first_fault
 from medlive.guard.bounds import VERIFIED_FILE_BYTES
-from medlive.guard.printable import printable
 from medlive.integrity.checks import (
     Faults,
     Inspection,
@@ -140,13 +140,7 @@ class Inspected(Inspection):
                 self.manifest_faults.add(name, "its canonical spelling", got)
             return manifest
         except ValidationError as exc:
-            first = exc.errors(
-                include_url=False,
-                include_input=False,
-            )[0]
-            place = ".".join(printable(str(part)) for part in first["loc"])[:200]
-            got = f"{place}: {first['msg'][:200]} ({exc.error_count()} faults)"
-            self.manifest_faults.add(name, FORMATS, got.removeprefix(": "))
+            self.manifest_faults.add(name, FORMATS, first_fault(exc))
         except (OSError, ValueError, RecursionError) as exc:
             self.manifest_faults.add(name, "a readable manifest", str(exc))
         return None
@@ -246,13 +240,12 @@ def check_sizes(folder: Inspected, out: Faults) -> None:
     for name, entry in sorted(manifest.files.items()):
         if name not in required & folder.sizes.keys():
             continue
-        size = folder.sizes[name]
-        if size != entry.size:
-            expected = f"the bytes that manifest.json states, {entry.size}"
-            out.add(name, expected, f"{size}")
-        if (digest := folder.digest(name)) != entry.sha256:
-            expected = f"the sha256 that manifest.json states, {entry.sha256}"
-            out.add(name, expected, digest or "an unreadable file")
+        size, digest = folder.sizes[name], folder.digest(name)
+        if (size, digest) != (entry.size, entry.sha256):
+            expected = (
+                f"the size and sha256 in the manifest, {entry.size}, {entry.sha256}"
+            )
+            out.add(name, expected, f"{size}, {digest}")
     for name, data in folder.readable(["croissant.json"]):
         _check_described(name, data, manifest, out)
 
@@ -264,21 +257,21 @@ def _check_described(
     out: Faults,
 ) -> None:
     """Check that croissant.json names the data files with the manifest's digests."""
-    listed = set[tuple[str, str]]()
+    expected = []
+    for file in _DESCRIBED:
+        if file in manifest.files:
+            expected.append((file, manifest.files[file].sha256))
+    listed = []
     try:
         for described in json.loads(data)["distribution"]:
-            listed.add((described["contentUrl"], described["sha256"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            listed.append((described["contentUrl"], described["sha256"]))
+        is_same = sorted(listed) == sorted(expected)
+    except (ValueError, LookupError, TypeError, RecursionError) as exc:
         fault = f"{type(exc).__name__}: {exc!s}"
         out.add(name, "the data files with their digests", fault)
         return
-    expected = set()
-    for file, entry in manifest.files.items():
-        if file in _DESCRIBED:
-            expected.add((file, entry.sha256))
-    if wrong := ", ".join(sorted({str(file) for file, _ in listed ^ expected})):
-        got = f"another of {wrong}"
-        out.add(name, "the data files with the manifest's digests", got)
+    if not is_same:
+        out.add(name, "the data files with the manifest's digests", "others")
 
 
 def _report(name: str, ledger: str = "") -> Callable[[Inspected, Faults], None]:

@@ -209,10 +209,9 @@ async def _check_password(
             minutes = ceil(seconds / 60)
             text = "too many attempts to sign in: %d, %d minutes left"
             _log.warning(text, attempts, minutes)
-            unit = "minute" if minutes == 1 else "minutes"
             raise HTTPException(
                 429,
-                f"Too many attempts. Try again in {minutes} {unit}.",
+                f"Too many attempts. Try again in {minutes} min.",
                 headers={"Retry-After": str(seconds)},
             )
     everywhere = accounts.attempts_subject(spelled)
@@ -226,9 +225,6 @@ async def _check_password(
     is_right = await passwords.verify(stored, password)
     if not is_right or account is None or stored is None:
         raise HTTPException(422, "The name or the password is wrong.")
-    if passwords.is_outdated(stored):
-        hashed = await passwords.hash_password(password)
-        await site.database.ask(accounts.set_password, account, hashed)
     return account
 
 

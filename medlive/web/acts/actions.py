@@ -1,11 +1,8 @@
 """The acts that a page offers, and what each does."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-from medlive.config import Settings
 from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
@@ -45,10 +42,6 @@ class Actions:
     """Whether the rejection is a veto that the second check confirmed."""
     back: str = ""  # Where an act leads to; "": the subject's own page
     unproved_since: int | None = None  # Of a case: the revision; None: it is proved
-    held_unproved: bool = False  # Whether a freeze leaves such a case out
-    provable: bool = False  # Whether models prove rubrics here
-    final: str = ""  # The page of the act that cannot be undone; "": there is none
-    final_label: str = ""
 
 
 def case_actions(
@@ -59,12 +52,9 @@ def case_actions(
     criteria: tuple[str, ...],
     *,
     unproved_since: int | None,
-    settings: Settings,
     back: str = "",
 ) -> Actions | None:
     """The acts on a case; None for who may not act."""
-    from medlive.service.wiring import proof_roles
-
     if not account.may(Role.ADMIN):
         return None
     used = status != CaseStatus.WITHDRAWN
@@ -75,10 +65,6 @@ def case_actions(
         revision=revision,
         back=back,
         unproved_since=unproved_since if used else None,
-        held_unproved=settings.release.unproved == "hold",
-        provable=bool(proof_roles(settings)),
-        final=f"/acts/withdraw/{case_id}" if used else "",
-        final_label="Withdraw the case or a criterion",
     )
 
 
@@ -101,8 +87,6 @@ def thread_actions(
         waits=waits,
         veto=veto,
         back=back,
-        final=f"/acts/take-down/{source}/{thread_id}",
-        final_label="Take the thread down",
     )
 
 
@@ -141,44 +125,42 @@ async def perform(
     from medlive.service.schedule.rerun import clear_step
 
     database, settings = site.database, site.settings
-    people = settings.curation.veto_people
-    why: dict[str, Any] = {"reason": reason, "by": by}
-    part = why | {"criterion_id": criterion or None}
-    seen = why | {"of": revision}
-    source, slash, thread_id = subject.partition("/")
-    if kind == "thread" and not slash:
-        raise UsageError(f"unknown thread {subject}")
-    number = parse_number(subject)
-    if kind == "dispute" and number is None:
-        raise UsageError(f"unknown dispute {subject[:40]!r}")
-    case = database, subject
-    thread = database, source, thread_id
-    of_site = database, settings, subject
-    acts: Mapping[tuple[str, str], Callable[[], Awaitable[object]]] = {
-        ("case", Act.APPROVE): partial(
-            review.decide_case, *case, ReviewAction.APPROVE, **seen
-        ),
-        ("case", Act.REJECT): partial(
-            review.decide_case, *case, ReviewAction.REJECT, **seen
-        ),
-        ("case", Act.DISPUTE): partial(review.dispute_case, *case, **part),
-        ("case", Act.REDACT): partial(editing.redact_case, *case, words, **why),
-        ("case", Act.REINSTATE): partial(withdraw.reinstate, *of_site, **part),
-        ("thread", Act.OVERRULE): partial(
-            review.overrule_rejection, *thread, people=people, **why
-        ),
-        ("thread", Act.LIFT_TAKEDOWN): partial(takedown.allow_return, *thread, **why),
-        ("source", Act.LIFT_QUARANTINE): partial(
-            lift_source_quarantine, *case, compare_anew=False, **why
-        ),
-        ("step", Act.CLEAR_STEP): partial(clear_step, *of_site, **why),
-        ("dispute", Act.RESOLVE): partial(
-            review.resolve_dispute, database, number or 0, reason, by=by
-        ),
-    }
-    if (does := acts.get((kind, act))) is None:
-        raise UsageError(f"unknown act {act[:40]!r}")
-    await does()
+    source, _, thread_id = subject.partition("/")
+    match kind, act:
+        case "case", Act.APPROVE | Act.REJECT:
+            action = ReviewAction(act)
+            await review.decide_case(
+                database, subject, action, reason, of=revision, by=by
+            )
+        case "case", Act.DISPUTE:
+            await review.dispute_case(
+                database, subject, reason, criterion_id=criterion or None, by=by
+            )
+        case "case", Act.REDACT:
+            await editing.redact_case(database, subject, words, reason, by=by)
+        case "case", Act.REINSTATE:
+            part = criterion or None
+            await withdraw.reinstate(
+                database, settings, subject, reason, criterion_id=part, by=by
+            )
+        case "thread", Act.OVERRULE:
+            people = settings.curation.veto_people
+            await review.overrule_rejection(
+                database, source, thread_id, reason, by=by, people=people
+            )
+        case "thread", Act.LIFT_TAKEDOWN:
+            await takedown.allow_return(database, source, thread_id, reason, by=by)
+        case "source", Act.LIFT_QUARANTINE:
+            await lift_source_quarantine(
+                database, subject, compare_anew=False, reason=reason, by=by
+            )
+        case "step", Act.CLEAR_STEP:
+            await clear_step(database, settings, subject, reason=reason, by=by)
+        case "dispute", Act.RESOLVE:
+            number = parse_number(subject) or 0  # No dispute has this number
+            await review.resolve_dispute(database, number, reason, by=by)
+        case _:
+            raise UsageError(f"unknown act {act[:40]!r}")
 
 
 def parse_number(text: str) -> int | None:

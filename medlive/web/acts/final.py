@@ -1,7 +1,5 @@
 """Acts that cannot be undone: each has a page of its own, which says what happens and asks for the subject's id."""
 
-import shlex
-
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
@@ -53,9 +51,7 @@ async def take_down(
             )
             return RedirectResponse(LOG, 303)
         except DatabaseForbidden as exc:
-            command = ["medlive", "thread", "takedown", source, thread_id, "--reason"]
-            owner = f"as the database's owner: {shlex.join(command)} …"
-            error = f"{exc.message} ({owner})"
+            error = f"{exc.message}; its owner may: medlive thread takedown"
         except MedliveError as exc:
             error = exc.whole
     async with site.database.begin() as session:
@@ -66,40 +62,17 @@ async def take_down(
         frozen = await frozen_with(session, source, thread_id)
     if earlier is None and not revisions:
         raise HTTPException(404, f"There is no thread {name}.")
-    effects = [
-        f"Erased: {revisions} {'revision' if revisions == 1 else 'revisions'} of the thread with every decision, "
-        "the engines' replies and its raw pages.",
-        "Harvests and imports refuse it from now on. A takedown that is lifted restores nothing.",
-    ]
-    if frozen:
-        versions = ", ".join(version for version, _ in frozen)
-        text = (
-            f"Withdrawn: its case {frozen[0][1]}, which {versions} holds. The frozen snapshots keep it; an erratum "
-            "that says “taken down” is published, and stays."
-        )
-        effects.insert(1, text)
-    elif case is not None:
-        text = f"Erased: its case {case[0].id}, {case[0].status.value} now."
-        effects.insert(1, text)
-    done, back = None, f"/audit/threads/{name}"
-    if earlier is not None:
-        day = f"{earlier.taken_down_at:%Y-%m-%d %H:%M} UTC"
-        done = f"It was taken down on {day}. Doing it again finishes what was cut off."
-        back = LOG
     return render(
         request,
-        "acts/final.html",
+        "acts/take_down.html",
         422 if error else 200,
-        title=f"Take down the thread {name}",
         name=name,
-        button="Take it down for good",
-        back=back,
-        effects=effects,
-        done=done,
-        query="",
-        kinds=(),
-        criteria=(),
-        values={"reason": reason, "typed": typed},
+        earlier=earlier,
+        revisions=revisions,
+        case=case,
+        frozen=frozen,
+        reason=reason,
+        typed=typed,
         error=error,
     )
 
@@ -146,32 +119,19 @@ async def withdraw(
     if case is None:
         raise HTTPException(404)
     frozen = [m.version for m in members if m.frozen_at is not None]
-    holds = "No frozen snapshot holds it yet."
-    if frozen:
-        holds = (
-            f"{', '.join(frozen)} {'holds' if len(frozen) == 1 else 'hold'} it and stay as they are: an erratum with "
-            "your reason is published beside them, and stays even if the withdrawal is undone."
-        )
-    later = "The case leaves every later snapshot, or goes on without the criterion that is chosen."
     return render(
         request,
-        "acts/final.html",
+        "acts/withdraw.html",
         422 if error else 200,
-        title=f"Withdraw the case {case_id}",
         name=case_id,
-        button="Withdraw for good",
-        back=f"/acts/case/{case_id}",
-        effects=(holds, later),
-        done="It is withdrawn." if row.status is CaseStatus.WITHDRAWN else None,
-        query=case.text.query,
+        case=case,
+        is_withdrawn=row.status is CaseStatus.WITHDRAWN,
+        frozen=frozen,
         kinds=KINDS,
-        criteria=case.rubric.criteria,
-        values={
-            "reason": reason,
-            "criterion": criterion,
-            "type": type,
-            "typed": typed,
-        },
+        kind=type,
+        criterion=criterion,
+        reason=reason,
+        typed=typed,
         error=error,
     )
 

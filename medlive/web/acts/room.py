@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -17,7 +17,7 @@ from medlive.db.curation.cases import (
 )
 from medlive.db.curation.proofs import unproved_since
 from medlive.db.tables.people import AuditLogRow
-from medlive.errors import MedliveError, UsageError
+from medlive.errors import MedliveError, UsageError, first_fault
 from medlive.rubric.model import Origin
 from medlive.snapshot.model import ENUMERATIONS
 from medlive.web.accounts.access import Admin, Viewer
@@ -31,9 +31,6 @@ from medlive.web.pages import (
     render,
 )
 from medlive.web.site import Room, Section, Site, SiteOf, Text
-
-if TYPE_CHECKING:
-    from medlive.service.curation.editing import CaseEdit
 
 router = APIRouter(prefix="/acts")
 router.include_router(final.router)
@@ -94,7 +91,7 @@ async def edit(
     request: Request, site: SiteOf, account: Admin, case_id: str
 ) -> Response:
     """Give the case a new revision; a criterion whose text is emptied is retired."""
-    from medlive.service.curation.editing import CaseEdit, StaleEdit, edit_case
+    from medlive.service.curation.editing import CaseEdit, edit_case
 
     form: dict[str, str] = {}
     for name, value in (await request.form()).items():
@@ -122,15 +119,9 @@ async def edit(
         revision = parse_number(form.get("revision", ""))
         if revision is None:
             raise UsageError("the form does not say which revision was edited")
-        try:
-            await edit_case(
-                site.database, case_id, wanted, reason, of=revision, by=account.name
-            )
-        except StaleEdit:
-            case = await site.database.ask(latest_case, case_id)
-            # Else the form was sent twice: the case is as it wants it.
-            if case is None or _changes(wanted, case):
-                raise
+        await edit_case(
+            site.database, case_id, wanted, reason, of=revision, by=account.name
+        )
     except (ValidationError, MedliveError) as error:
         return await _case_page(
             request, site, account, case_id, changes, criteria, reason, error
@@ -146,13 +137,6 @@ def _criteria_sent(form: Mapping[str, str]) -> list[dict[str, str]]:
             rows.setdefault(int(match[1]), dict.fromkeys(_CRITERION, ""))
             rows[int(match[1])][match[2]] = value
     return [rows[number] for number in sorted(rows)]
-
-
-def _changes(edit: "CaseEdit", case: CaseContent) -> bool:
-    try:
-        return edit.apply(case) != (case.text, case.rubric)
-    except UsageError:
-        return True
 
 
 @router.post("/case/{case_id}/prove")
@@ -252,7 +236,6 @@ async def _case_page(
         case.revision,
         tuple(criterion.id for criterion in case.rubric.criteria),
         unproved_since=unproved,
-        settings=site.settings,
     )
     assert actions is not None  # The route is for admins
     if not values:
@@ -260,10 +243,7 @@ async def _case_page(
         values |= {name: getattr(case.rubric, name) for name in (*_KINDS, "asked")}
     message = None
     if isinstance(error, ValidationError):
-        faults = []
-        for fault in error.errors():
-            faults.append(f"{' '.join(map(str, fault['loc']))}: {fault['msg']}")
-        message = "; ".join(faults)
+        message = first_fault(error)
     elif isinstance(error, MedliveError):
         message = error.whole
     return render(

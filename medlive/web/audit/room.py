@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
@@ -11,12 +10,18 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.clock import iso_week, now, week_bounds
 from medlive.db.audit.health import count_by_source, count_by_week
 from medlive.db.audit.listing import count_rows, load_page, stream_rows
-from medlive.db.audit.spending import Spent, spending
+from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
+from medlive.db.threads.threads import Window
 from medlive.errors import UsageError
-from medlive.guard.bounds import EXPORT_BYTES, GAPS_SHOWN
+from medlive.guard.bounds import (
+    EXPORT_BYTES,
+    GAPS_SHOWN,
+    MESSAGE_CHARS_SHOWN,
+    MESSAGES_SHOWN,
+)
 from medlive.service.curation.inspect import (
     ThreadTakenDown,
     inspect_case,
@@ -26,8 +31,8 @@ from medlive.service.listings import stream_csv, without_identifiers
 from medlive.service.prompts import show_prompt
 from medlive.service.watch.status import read_health
 from medlive.web.accounts.access import Viewer, require
-from medlive.web.audit.tables import TABLES, State, thread_path
-from medlive.web.audit.thread import Place, load_thread_page, row_links
+from medlive.web.audit.tables import TABLES, State
+from medlive.web.audit.thread import first_of, load_thread_page, row_links
 from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
 
@@ -36,7 +41,8 @@ router = APIRouter(
     dependencies=[Depends(require(Role.VIEWER))],
 )
 AUDIT = Room(False, router, (Section("Audit", "/audit"),))
-PlaceOf = Annotated[Place, Depends()]
+Page = Annotated[int, Query(ge=1, le=10_000_000)]
+"""Which of a thread's pages of messages is shown."""
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
 OUTCOMES = (
@@ -62,23 +68,21 @@ async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
         by_source = await count_by_source(session)
         by_week = await count_by_week(session)
         reasons = await funnel(session)
-        spent: dict[str, list[Spent]] = {}
-        for back in (0, 1):
-            week = iso_week(now() - timedelta(weeks=back))
-            spent[week] = []
-            for row in await spending(session, *week_bounds(week)):
-                if row.by in ("all", "source") and row.replies:
-                    spent[week].append(row)
-    shown = {outcome for _, outcome, _ in by_source}
+        week = iso_week(now())
+        spent = []
+        for row in await spending(session, *week_bounds(week)):
+            if row.by in ("all", "source") and row.replies:
+                spent.append(row)
     return render(
         request,
         "audit/overview.html",
         tables=_LINKS,
         health=health,
-        outcomes=[outcome for outcome in OUTCOMES if outcome in shown],
+        outcomes=OUTCOMES,
         by_source=_by_first(by_source),
         by_week=_by_first(by_week),
         reasons=reasons,
+        week=week,
         spent=spent,
         may_act=account.may(Role.ADMIN),
     )
@@ -110,7 +114,6 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
         all_gaps=len(gaps),
         parked=parked,
         all_parked=count.threads,
-        thread_links={p.name: thread_path(p.source, p.thread_id) for p in parked},
     )
 
 
@@ -128,22 +131,23 @@ async def show_thread(
     request: Request,
     site: SiteOf,
     account: Viewer,
-    place: PlaceOf,
+    page: Page = 1,
     decision: Decision = None,
 ) -> Response:
     """A thread or a case, with every decision about it."""
     names, of_case = request.path_params, "case_id" in request.path_params
-    part: dict[str, Any] = {"decision": decision, "window": place.window}
+    window = Window(first_of(page), MESSAGES_SHOWN, MESSAGE_CHARS_SHOWN)
+    part: dict[str, Any] = {"decision": decision, "window": window}
     async with site.database.begin() as session:
         with refusing(404, UsageError), refusing(410, ThreadTakenDown):
             if of_case:
                 record = await inspect_case(session, **names, **part)
             else:
                 record = await inspect_thread(session, **names, **part)
-        page = await load_thread_page(
-            session, record, account, request, place, of_case=of_case
+        fill = await load_thread_page(
+            session, record, account, request, page, of_case=of_case
         )
-    return await asyncio.to_thread(page)
+    return await asyncio.to_thread(fill)
 
 
 @router.get("/{table}.csv")

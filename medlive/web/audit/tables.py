@@ -1,7 +1,7 @@
 """How each table is shown: its columns, where a row leads to, what an empty one says, and which of its rows an address
 asks for: filter, sort and place."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Any
@@ -176,10 +176,7 @@ class State:
                 yield name, value
         for name in _TIMES:
             if (moment := getattr(self.where, name)) is not None:
-                is_midnight = moment == moment.replace(
-                    hour=0, minute=0, second=0, microsecond=0
-                )
-                yield name, (moment.date() if is_midnight else moment).isoformat()
+                yield name, moment.isoformat()
         if self.where.text:
             yield "text", self.where.text
         if self.sort:
@@ -199,18 +196,14 @@ class State:
     def _address(self, query: str) -> str:
         return f"/audit/{self.table}?{query}".rstrip("?")
 
-    def toggled(self, facet: str, values: Iterable[str]) -> dict[str, str]:
-        """Value → address of the page with that value of a facet taken into the filter, or out of it."""
-        others = urlencode([pair for pair in self.pairs() if pair[0] != facet])
-        chosen = self.where.facets.get(facet, ())
-        encoded = {value: urlencode({facet: value}) for value in (*chosen, *values)}
-        links = {}
-        for value in values:
-            kept = [encoded[option] for option in chosen if option != value]
-            if value not in chosen:
-                kept.append(encoded[value])
-            links[value] = self._address("&".join(filter(None, [others, *kept])))
-        return links
+    def toggled(self, facet: str, value: str) -> str:
+        """The address of the page with a value of a facet taken into the filter, or out of it."""
+        pairs = list(self.pairs())
+        if (facet, value) in pairs:
+            pairs.remove((facet, value))
+        else:
+            pairs.append((facet, value))
+        return self._address(urlencode(pairs))
 
     def resorted(self, sort: str) -> str:
         """The address of the page by another sort, or by this one the other way round."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote_plus
 
-from fastapi import HTTPException, Query, Request, Response
+from fastapi import HTTPException, Request, Response
 from starlette.datastructures import QueryParams
 
 from medlive.curation.model import Reason
@@ -24,14 +24,12 @@ from medlive.db.mapping import Record
 from medlive.db.release.snapshots import list_memberships
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
-from medlive.db.threads.threads import Window
-from medlive.guard.bounds import MESSAGE_CHARS_SHOWN, MESSAGES_SHOWN
+from medlive.guard.bounds import MESSAGES_SHOWN
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.tables import TABLE, TABLES, State
 from medlive.web.pages import Link, render
-from medlive.web.site import site_of
 
 _FIELDS = (
     "narrative",
@@ -42,7 +40,6 @@ _FIELDS = (
     "difficulty",
     "dialogue_register",
 )
-_MOST_PLACE = 10_000_000
 _MOST_PAIRS = 25_000_000
 """Pairs of words that are compared: two texts of 5,000 words."""
 _TOKENS = re.compile(r"[\u3400-\u9fff]|\s+|[^\s\u3400-\u9fff]+")
@@ -72,34 +69,13 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some of a number of things that are shown, and where the others are."""
+    """Which messages a page of a thread shows, and where the others are."""
 
     first: int  # From 1
     last: int
     total: int
     before: str | None  # Addresses; None: there are none
     after: str | None
-    around: str | None = None  # Of the page that shows this with its neighbours
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which part of a thread is asked for; a dependency of routes."""
-
-    page: Annotated[int, Query(ge=1, le=_MOST_PLACE)] = 1
-    # One message alone
-    message: Annotated[int | None, Query(ge=0, le=_MOST_PLACE)] = None
-    part: Annotated[int, Query(ge=1, le=_MOST_PLACE)] = 1  # Of that message
-
-    @property
-    def window(self) -> Window:
-        """What to read of the thread."""
-        chars = MESSAGE_CHARS_SHOWN
-        if self.message is not None:
-            start = (self.part - 1) * chars
-            return Window(first=self.message, start=start, chars=chars)
-        first = (self.page - 1) * MESSAGES_SHOWN
-        return Window(first=first, count=MESSAGES_SHOWN, chars=chars)
 
 
 Change = tuple[Literal["same", "old", "new"], str]
@@ -111,11 +87,11 @@ async def load_thread_page(
     record: dict[str, Any],
     account: Account,
     request: Request,
-    part: Place,
+    page: int,
     *,
     of_case: bool,
 ) -> Callable[[], Response]:
-    """Load the page about what `inspect_thread` found of a part of a thread; what renders it, in a thread.
+    """Load the page about what `inspect_thread` found of a thread's messages; what renders it, in a thread.
 
     It is about the case, if `of_case`, or the thread. The query of the request says which list led to it.
     """
@@ -127,10 +103,6 @@ async def load_thread_page(
     advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
     failed_checks = [check for check in curation["checks"] if not check["passed"]]
     here = request.url.replace(scheme="", netloc="")
-    decision_links = {}
-    for decision in record["decisions"]:
-        number = decision["number"]
-        decision_links[number] = str(here.include_query_params(decision=number))
     query = QueryParams(request.url.query)
     table = query.get(TABLE, "")
     state = State.parse(table if table in TABLES else "threads", query)
@@ -145,7 +117,6 @@ async def load_thread_page(
             case["revision"],
             tuple(criterion["id"] for criterion in record["criteria"]),
             unproved_since=case["unproved_since"],
-            settings=site_of(request).settings,
             back=str(here),
         )
     else:
@@ -168,10 +139,9 @@ async def load_thread_page(
         language="zh" if has_han else "en",
         title=title,
         messages=messages,
-        shown=messages_shown(request, part, thread),
-        parts=parts_shown(request, thread["messages"]),
+        shown=messages_shown(request, page, thread),
         elsewhere=pages_of(
-            request, part, {own["message_id"] for own in curation["elements"]}
+            request, page, {own["message_id"] for own in curation["elements"]}
         ),
         elements=elements,
         flags=_group(failed_checks, "subject"),
@@ -181,7 +151,6 @@ async def load_thread_page(
         replies=await find_replies(
             session, {call["request_digest"] for call in curation["calls"]}
         ),
-        decision_links=decision_links,
         revisions=revisions,
         memberships=memberships,
         withheld=withheld,
@@ -278,29 +247,28 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
 
 
 def _steps(revisions: Sequence[CaseRevision]) -> list[_Record]:
-    """What each revision changed in the one before, in fields and criteria; the newest first."""
+    """What each revision changed in the one before; the newest first."""
     steps: list[_Record] = []
-    for (old, had), (new, has) in pairwise(revisions):
-        fields: dict[str, Sequence[Change]] = {}
-        for name in _FIELDS:
-            before, after = str(getattr(old, name)), str(getattr(new, name))
+    for earlier, later in pairwise(revisions):
+        old, new = _texts(*earlier), _texts(*later)
+        changes: dict[str, Sequence[Change]] = {}
+        for name in old | new:
+            before, after = old.get(name, ""), new.get(name, "")
             if before != after:
-                fields[name] = compare(before, after)
-        old_texts = {c.id: _criterion_text(c) for c in had}
-        new_texts = {c.id: _criterion_text(c) for c in has}
-        criteria: dict[str, Sequence[Change]] = {}
-        for name in old_texts | new_texts:
-            before, after = old_texts.get(name, ""), new_texts.get(name, "")
-            if before != after:
-                criteria[name] = compare(before, after)
-        step = {"revision": new.revision, "created_at": new.created_at}
-        steps.append(step | {"fields": fields, "criteria": criteria})
+                changes[name] = compare(before, after)
+        case = later[0]
+        step = {"revision": case.revision, "created_at": case.created_at}
+        steps.append(step | {"changes": changes})
     return steps[::-1]
 
 
-def _criterion_text(c: Criterion) -> str:
-    origin = "" if c.origin is Origin.ADVICE else f" ({c.origin.value}: {c.source})"
-    return f"{c.points:+} {c.axis}: {c.criterion}{origin}"
+def _texts(case: Record, criteria: Iterable[Criterion]) -> dict[str, str]:
+    """The texts of a revision by the names of its fields and the ids of its criteria."""
+    texts = {name: str(getattr(case, name)) for name in _FIELDS}
+    for c in criteria:
+        origin = "" if c.origin is Origin.ADVICE else f" ({c.origin.value}: {c.source})"
+        texts[c.id] = f"{c.points:+} {c.axis}: {c.criterion}{origin}"
+    return texts
 
 
 def mark_thread(
@@ -355,69 +323,39 @@ def compare(old: str, new: str) -> list[Change]:
     for kind, a, b, c, d in matcher.get_opcodes():
         if kind == "equal":
             changes.append(("same", "".join(before[a:b])))
-            continue
-        if a < b:
+        else:
             changes.append(("old", "".join(before[a:b])))
-        if c < d:
             changes.append(("new", "".join(after[c:d])))
     return changes
 
 
-def messages_shown(
-    request: Request, place: Place, thread: Mapping[str, Any]
-) -> Stretch:
+def messages_shown(request: Request, page: int, thread: Mapping[str, Any]) -> Stretch:
     """Which of a thread's messages are shown. Raises HTTPException (404) where there are none such."""
-    shown, first = thread["messages"], place.window.first
-    if not shown and (place.page > 1 or place.message is not None):
+    first, shown, total = first_of(page), len(thread["messages"]), thread["total"]
+    if not shown and page > 1:
         raise HTTPException(404, "The thread has no such message.")
-    last, total = first + len(shown), thread["total"]
-    page = first // MESSAGES_SHOWN + 1
-    before = after = around = None
-    if place.message is not None:  # Back to the page that holds it
-        around = _address(request, page=page)
-    else:
-        before = _address(request, page=page - 1) if page > 1 else None
-        after = _address(request, page=page + 1) if last < total else None
-    return Stretch(first + 1 if shown else 0, last, total, before, after, around)
+    last = first + shown
+    before = _address(request, page - 1) if page > 1 else None
+    after = _address(request, page + 1) if last < total else None
+    return Stretch(first + 1 if shown else 0, last, total, before, after)
 
 
-def parts_shown(
-    request: Request, messages: Iterable[Mapping[str, Any]]
-) -> dict[str, Stretch]:
-    """Which characters are shown of each message that is not shown whole, by the message's id."""
-    parts = {}
-    for message in messages:
-        start, length, number = message["start"], message["length"], message["place"]
-        part = start // MESSAGE_CHARS_SHOWN + 1
-        end = min(start + MESSAGE_CHARS_SHOWN, length)
-        if start and start >= length:
-            raise HTTPException(404, "The message has no such part.")
-        before = after = None
-        if part > 1:
-            before = _address(request, message=number, part=part - 1)
-        if end < length:
-            after = _address(request, message=number, part=part + 1)
-        if before or after:
-            parts[f"m{number}"] = Stretch(start + 1, end, length, before, after)
-    return parts
+def first_of(page: int) -> int:
+    """The number of a page's first message, from 0."""
+    return (page - 1) * MESSAGES_SHOWN
 
 
-def pages_of(
-    request: Request, place: Place, message_ids: Iterable[str]
-) -> dict[str, str]:
+def pages_of(request: Request, page: int, message_ids: Iterable[str]) -> dict[str, str]:
     """The address of the page that shows a message, for each of these that this page does not show."""
-    first, pages = place.window.first, {}
-    here = range(first, first + place.window.count)
+    pages = {}
     for name in message_ids:
-        number = int(name[1:]) if name[1:].isdecimal() else first
-        if number not in here:
-            pages[name] = _address(request, page=number // MESSAGES_SHOWN + 1)
+        if name[1:].isdecimal():
+            other = int(name[1:]) // MESSAGES_SHOWN + 1
+            if other != page:
+                pages[name] = _address(request, other)
     return pages
 
 
-def _address(request: Request, **place: int) -> str:
-    """The address of another part of the thread, reached from the same list."""
-    url = request.url.remove_query_params(
-        ["page", "message", "part"]
-    ).include_query_params(**place)
-    return "?" + url.query
+def _address(request: Request, page: int) -> str:
+    """The address of another page of the thread, reached from the same list."""
+    return f"?{request.url.include_query_params(page=page).query}"

@@ -12,9 +12,8 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_items, blind_versions
-from medlive.instance.paths import report_path
+from medlive.instance.paths import report_path, site_address
 from medlive.integrity.folder import read_small
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import PUBLIC_KEY
@@ -32,7 +31,6 @@ from medlive.web.downloads.catalog import (
 )
 from medlive.web.downloads.files import DAMAGED, send_file
 from medlive.web.pages import render
-from medlive.web.requests import site_address
 from medlive.web.site import READ, Room, Section, SiteOf
 
 _REPORT_POLICY = (
@@ -50,17 +48,14 @@ route = partial(router.api_route, methods=READ)
 
 
 @route("/snapshots")
-async def index(request: Request, catalog: TheCatalog) -> Response:
+async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
-    latest = next(iter(given_out(catalog)), None)
-    key = latest is not None and latest.signed
     return render(
         request,
         "downloads/index.html",
         snapshots=catalog,
-        latest=latest,
-        address=site_address(request),
-        key=key,
+        latest=next(iter(given_out(catalog)), None),
+        address=site_address(site.settings),
     )
 
 
@@ -106,13 +101,6 @@ async def errata_file(request: Request, site: SiteOf) -> Response:
     return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
-@route("/errata")
-async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
-    """What was withdrawn after it was frozen, newest first."""
-    published = await load_public_errata(site, catalog)
-    return render(request, "downloads/errata.html", errata=published.entries[::-1])
-
-
 @route("/report/{version}/{name:path}")
 async def report_file(
     request: Request, name: str, site: SiteOf, shown: TheSnapshot
@@ -131,42 +119,28 @@ async def report_file(
     )
 
 
-@route("/medlive-{version}")
-async def without_slash(shown: TheSnapshot) -> Response:
-    """The card's relative links need the slash."""
-    return RedirectResponse(f"/{shown.folder}/", 308)
-
-
 @route("/medlive-{version}/")
 async def snapshot(
     request: Request, site: SiteOf, catalog: TheCatalog, shown: TheSnapshot
 ) -> Response:
     """One snapshot."""
     async with site.database.begin() as session:
-        evaluations = []
-        for evaluation in await list_evaluations(session):
-            if evaluation.snapshot_version == shown.version:
-                evaluations.append(evaluation)
-        withheld = shown.version in await blind_versions(session)
+        is_blind = shown.version in await blind_versions(session)
     report = report_path(site.settings, shown.version) / "index.html"
-    reported = not shown.withdrawn and report.is_file()
+    may_be_shown = not shown.withdrawn and not is_blind
     try:
         card = await asyncio.to_thread(read_small, shown.path / _CARD)
     except OSError:
         card = b""
     if hashlib.sha256(card).hexdigest() != shown.files[_CARD].sha256:
         raise HTTPException(503, DAMAGED)
-    parent = shown.manifest.parent
     return render(
         request,
         "downloads/snapshot.html",
         shown=shown,
-        address=site_address(request),
-        parent=parent if parent in {s.version for s in given_out(catalog)} else None,
+        address=site_address(site.settings),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
-        evaluations=evaluations,
-        has_report=reported and not withheld,
-        report_withheld=reported and withheld,
+        has_report=may_be_shown and report.is_file(),
         card=card_html(card.decode("utf-8")),
     )
 
@@ -214,7 +188,6 @@ DOWNLOADS = Room(
     router,
     (
         Section("Snapshots", "/snapshots"),
-        Section("Errata", "/errata"),
         Section("Leaderboard", "/leaderboard.html"),
     ),
 )

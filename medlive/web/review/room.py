@@ -5,8 +5,9 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel
 
 from medlive.db import studies
 from medlive.db.accounts import Account
@@ -92,47 +93,47 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
         )
 
 
+class StudyForm(BaseModel):
+    """The form to begin a study."""
+
+    name: str = ""
+    kind: StudyKind
+    version: str = ""
+    run: str = ""
+    judges: str = ""
+    stratum: Stratum = Stratum.NONE
+    sample: int
+    seed: int = 0
+    raters: str = ""
+    adjudicator: str = ""
+
+
 @router.post("/studies")
 async def begin(
-    site: SiteOf,
-    account: Admin,
-    name: Text,
-    kind: Text,
-    version: Text,
-    stratum: Text,
-    sample: Text,
-    seed: Text,
-    raters: Text,
-    adjudicator: Text,
-    run: Text,
-    judges: Text,
+    site: SiteOf, account: Admin, form: Annotated[StudyForm, Form()]
 ) -> Response:
     """Begin a study."""
     from medlive.service.studies import start_study
 
-    is_check = kind == StudyKind.GRADER_CHECK
-    try:
-        study = Study(
-            name=name.strip(),
-            kind=StudyKind(kind),
-            version=None if is_check else version.strip() or None,
-            run=run if is_check else None,
-            stratum=Stratum(stratum or "none"),
-            seed=int(seed or 0),
-            raters=raters.replace(",", " ").split(),
-            adjudicator=adjudicator.strip() or None,
-            created_by=account.name,
-        )
-        size = int(sample)
-    except ValueError as error:
-        raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
+    is_check = form.kind is StudyKind.GRADER_CHECK
+    study = Study(
+        name=form.name.strip(),
+        kind=form.kind,
+        version=None if is_check else form.version.strip() or None,
+        run=form.run if is_check else None,
+        stratum=form.stratum,
+        seed=form.seed,
+        raters=form.raters.replace(",", " ").split(),
+        adjudicator=form.adjudicator.strip() or None,
+        created_by=account.name,
+    )
     with refusing(422, MedliveError):
         await start_study(
             site.database,
             site.settings,
             study,
-            size,
-            tuple(judges.split()),
+            form.sample,
+            tuple(form.judges.split()),
             read_sheet=site.evaluation.read_sheet if site.evaluation else None,
         )
     return RedirectResponse(f"/review/studies/{study.name}/results", 303)

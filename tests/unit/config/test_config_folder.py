@@ -301,7 +301,7 @@ def test_a_relative_path_of_a_file_is_below_the_files_folder(
     folder = tmp_path / "config"
     folder.mkdir()
     (folder / "medlive.toml").write_text(
-        '[codebooks]\npaths = ["a.csv", "/b.csv"]\n[web]\ndocs_folder = "docs"\n'
+        '[codebooks]\npaths = ["a.csv", "/b.csv"]\n'
         '[evidence]\nreranker = "./ce"\n[archive]\nfolder = "~/a"\n'
     )
     (folder / "models.toml").write_text(
@@ -316,7 +316,6 @@ def test_a_relative_path_of_a_file_is_below_the_files_folder(
     }
     settings = loading.read_settings(environment)
     assert settings.codebooks.paths == (folder / "a.csv", Path("/b.csv"))
-    assert settings.web.docs_folder == folder / "docs"
     assert settings.evidence.reranker == str(folder / "ce")
     assert settings.archive.folder == Path("/users/ada/a")
     assert settings.roles.grader.recording == folder / "r.jsonl"

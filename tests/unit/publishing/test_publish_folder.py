@@ -295,11 +295,6 @@ def test_the_feed_is_atom(
         assert links(entry, "alternate"), (
             "an entry without content has an alternate link"
         )
-        enclosures = links(entry, "enclosure")
-        assert (
-            f"{BASE}/medlive-{entry.findtext(f'{ATOM}title')[-8:]}/data/cases.parquet"
-            in enclosures
-        )
     ids = [e.findtext(f"{ATOM}id") for e in entries]
     assert len(set(ids)) == len(ids)
     assert all(i.startswith("urn:uuid:") for i in ids)
@@ -314,8 +309,6 @@ def check_common(element: ElementTree.Element) -> None:
     for link in element.findall(f"{ATOM}link"):
         assert link.get("href", "").startswith("https://"), link.attrib
         assert "/" in link.get("type", "")
-        if link.get("rel") == "enclosure":
-            assert int(link.get("length", "")) > 0
 
 
 def links(element: ElementTree.Element, rel: str) -> list[str]:

@@ -20,12 +20,10 @@ from markdown_it import MarkdownIt
 
 from medlive.snapshot.describe.card import (
     MOST_ADDED,
-    MOST_ROWS,
     cell,
     changes_md,
     licence,
     readme,
-    scalar,
     table,
 )
 from medlive.snapshot.diff import Change
@@ -178,29 +176,6 @@ def test_held_out_cases_are_counted_and_explained(card: str) -> None:
     assert "1 further case is held out" in one
 
 
-@pytest.mark.parametrize("months", [MOST_ROWS, 500])
-def test_tables_over_a_long_time_stay_short_and_lose_nothing(months: int) -> None:
-    by_month = {f"{1985 + m // 12:04d}-{m % 12 + 1:02d}": m for m in range(months)}
-    releases = {f"{2020 + w // 50}.W{w % 50 + 1:02d}": w for w in range(months)}
-    counts = COUNTS.model_copy(
-        update={"by_month": by_month, "by_first_release": releases}
-    )
-    text = card_of(counts)
-    found = {rows[0][0].strip(): rows[2:] for rows in tables(text)}
-    for name in (
-        ("month of posting", "first release")
-        if months == MOST_ROWS
-        else (
-            "year of posting",
-            "first release, by year",
-        )
-    ):
-        assert len(found[name]) <= MOST_ROWS
-        assert sum(int(row[1].replace(",", "")) for row in found[name]) == sum(
-            range(months)
-        )
-
-
 def test_the_front_matter_holds_what_the_hub_asks_for(card: str) -> None:
     data = front(card)
     assert data["pretty_name"] == "medlive 2026.W47"
@@ -216,7 +191,13 @@ def test_the_front_matter_holds_what_the_hub_asks_for(card: str) -> None:
 
 
 @settings(max_examples=40)
-@given(named, named, named, st.lists(texts, max_size=3), st.tuples(texts, texts, texts))
+@given(
+    named,
+    st.dictionaries(st.text("az-", min_size=1, max_size=5), st.integers(0, 9999)),
+    named,
+    st.lists(texts, max_size=3),
+    st.tuples(texts, texts, texts),
+)
 def test_no_name_breaks_the_front_matter_a_table_or_the_sections(
     sources: dict[str, int],
     languages: dict[str, int],
@@ -264,12 +245,6 @@ def test_no_name_breaks_the_front_matter_a_table_or_the_sections(
         assert len({len(row) for row in rows}) == 1
     assert marked(text) == marked(harmless)
     assert len(list(tables(text))) == len(list(tables(harmless)))
-
-
-@given(st.text())
-def test_a_quoted_scalar_is_the_text_again(text: str) -> None:
-    # YAML has no lone surrogates; PyYAML reads their escapes back all the same.
-    assert yaml.safe_load(f"key: {scalar(text)}") == {"key": text}
 
 
 def shown(markdown: str) -> list[list[str]]:
@@ -340,10 +315,7 @@ def note(
         | {"revealed": 0, "dropped": 0}
         | held
     )
-    counts = COUNTS.model_copy(
-        update={"by_language": {"en": added}, "by_source": {"a|b": added}}
-    )
-    return "".join(changes_md(meta, numbers, counts, entries))
+    return "".join(changes_md(meta, numbers, entries))
 
 
 def test_the_change_note_lists_each_change_with_its_reason() -> None:
@@ -365,8 +337,6 @@ def test_many_added_cases_are_counted_and_never_asked_for() -> None:
     text = note(MOST_ADDED + 1, asked)
     assert asked == ["revised", "withdrawn"]
     assert "## Added: 201\n" in text
-    assert "| a\\|b | 201 | 100.0% |\n" in text
-    assert "| en | 201 | 100.0% |\n" in text
     assert "a0001" not in text
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.integrity.folder import REQUIRED
-from medlive.snapshot.describe.figures import by_span, figures
+from medlive.snapshot.describe.figures import by_time, figures
 from medlive.snapshot.manifest import Counts
 from medlive.snapshot.model import canary_of
 
@@ -105,43 +105,29 @@ def test_an_empty_snapshot_has_figures_that_say_so() -> None:
     assert all("no data" in svg for svg in figures(empty, CANARY, "2026.W47").values())
 
 
-@pytest.mark.parametrize(
-    ("last", "span", "columns"),
-    [
-        ("2025-12", "month", 72),
-        ("2026-01", "quarter", 25),
-        ("2099-12", "year", 80),
-    ],
-)
-def test_a_long_time_is_told_by_longer_spans(
-    last: str, span: str, columns: int
-) -> None:
-    name, tally = by_span({"2020-01": 3, last: 4}, 81 if span == "year" else 72)
-    assert (name, len(tally)) == (span, columns)
-    assert [*tally.values()] == [3, *[0] * (columns - 2), 4]
-    titled = figures(
-        COUNTS.model_copy(update={"by_month": {"2020-01": 3, last: 4}}),
-        CANARY,
-        "2026.W47",
-    )["figures/months.svg"]
-    assert "Cases per " in titled
+def test_a_long_time_is_told_by_years() -> None:
+    span, tally = by_time({"2020-01": 3, "2025-12": 4})
+    assert (span, len(tally)) == ("month", 72)
+    assert [*tally.values()] == [3, *[0] * 70, 4]
+    assert by_time({"2024-12": 1, "2025-04": 1})[1] == {
+        "2024-12": 1,
+        "2025-01": 0,
+        "2025-02": 0,
+        "2025-03": 0,
+        "2025-04": 1,
+    }
+    long = {"2020-01": 3, "2022-05": 2, "2026-01": 4}
+    assert by_time(long) == (
+        "year",
+        {"2020": 3, "2021": 0, "2022": 2, "2023": 0, "2024": 0, "2025": 0, "2026": 4},
+    )
+    counts = COUNTS.model_copy(update={"by_month": long})
+    drawn = figures(counts, CANARY, "2026.W47")
+    assert "Cases per year" in drawn["figures/months.svg"]
 
 
-def test_spans_are_named_as_people_write_them() -> None:
-    assert [*by_span({"2025-03": 1, "2025-04": 1})[1]] == ["2025-03", "2025-04"]
-    assert [*by_span({"2024-12": 1, "2025-04": 1}, 4)[1]] == [
-        "2024-Q4",
-        "2025-Q1",
-        "2025-Q2",
-    ]
-    assert [*by_span({"2024-12": 1, "2025-04": 1}, 2)[1]] == ["2024", "2025"]
-
-
-@given(month_counts, st.integers(1, 100))
-def test_no_case_is_lost_where_months_are_joined(
-    months: dict[str, int], most: int
-) -> None:
-    span, tally = by_span(months, most)
+@given(month_counts)
+def test_no_case_is_lost_where_months_are_joined(months: dict[str, int]) -> None:
+    _, tally = by_time(months)
     assert sum(tally.values()) == sum(months.values())
     assert [*tally] == sorted(tally)
-    assert len(tally) <= most or span == "year"

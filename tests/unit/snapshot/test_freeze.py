@@ -153,7 +153,6 @@ def test_what_may_not_be_published_says_so_in_card_and_manifest(freeze: Freeze) 
         ({"theme": "Chit-chat"}, "theme"),
         ({"posted_at": date(2030, 1, 1)}, "first release"),
         ({"first_release": "2026.W46"}, "ancestors"),
-        ({"narrative": "a \ud800 b"}, "surrogates"),
         ({"case_id": "https://x/y"}, "id"),
         ({"criteria": ()}, "positive"),
         (
@@ -175,16 +174,9 @@ def test_an_illegal_row_is_named_and_nothing_is_left(
     assert [p.name for p in (tmp_path / "out").iterdir()] == [".freeze.lock"]
 
 
-def test_doubles_emptiness_and_odd_versions_are_refused(tmp_path: Path) -> None:
-    for numbers, said in (((1, 1), "twice"), ((2, 1), "c002"), ((), "no case")):
-        cases = [make_case(number) for number in numbers]
-        with pytest.raises(CheckFailed, match=said):
-            write_snapshot(cases, META, tmp_path, Entries())
-    for version in ("2026.47", "2026.W54", "../x"):
-        with pytest.raises(UsageError):
-            write_snapshot(
-                [make_case(1)], replace(META, version=version), tmp_path, Entries()
-            )
+def test_a_snapshot_without_cases_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckFailed, match="no case"):
+        write_snapshot([], META, tmp_path, Entries())
 
 
 def test_a_killed_freeze_leaves_nothing_that_counts_and_the_next_one_clears_it(
@@ -215,15 +207,6 @@ def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None
 
 def test_provenance_is_kept_whole(freeze: Freeze) -> None:
     assert freeze(2).manifest.provenance == PROVENANCE
-
-
-def test_a_moment_is_cut_to_its_day_in_utc() -> None:
-    late = datetime(2025, 3, 1, 2, 30, tzinfo=timezone(timedelta(hours=8)))
-    case = make_case(0, posted_at=late)
-    assert case.posted_at == date(2025, 2, 28)
-    assert case.row()["posted_at"] == "2025-02-28"
-    late = datetime(2025, 3, 1, 23, 30)  # noqa: DTZ001 - as a source without a zone gives it
-    assert make_case(0, posted_at=late).posted_at == date(2025, 3, 1)
 
 
 def test_a_signed_release_names_its_key_and_vouches_for_the_manifests_own_words(
@@ -283,10 +266,6 @@ def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> Non
     assert sections == {"held": list(held[::-1]), "revealed": [], "dropped": []}
     changes = json.loads((frozen.path / "changes.json").read_text("utf-8"))
     assert [c["case_id"] for c in changes["added"]] == ["c001"]
-    with pytest.raises(UsageError):
-        write_snapshot(
-            cases, replace(META, lineage=ancestors[::-1]), tmp_path, Entries()
-        )
 
 
 COUNT = st.none() | st.integers(min_value=1, max_value=9)

@@ -1,13 +1,11 @@
 """Loading and the gates."""
 
 from dataclasses import replace
-from datetime import date
 
 import pytest
 
-from medlive.deidentify.detect import find_identifiers
 from medlive.errors import BadInput, CheckFailed
-from medlive.snapshot.gates import Gate, content_hits, release_hits, row_hits
+from medlive.snapshot.gates import Gate, content_hits, release_faults, row_hits
 from medlive.snapshot.load import load_snapshot
 from tests.unit.snapshot.conftest import PROVENANCE, Freeze, make_case
 
@@ -17,14 +15,16 @@ def test_what_was_frozen_is_loaded(freeze: Freeze) -> None:
     assert list(snapshot) == [make_case(i) for i in range(9)]
     assert snapshot.version == "2026.W47"
     assert len(snapshot.filter(language="zh")) == 4
-    assert {
-        c.posted_at.month for c in snapshot.filter(posted_from=date(2025, 6, 1))
-    } == {6, 7, 8, 9}
-    assert len(snapshot.filter(posted_before=date(2025, 6, 1))) == 5
+    assert {c.posted_at.month for c in snapshot.filter(posted_from="2025-06-01")} == {
+        6,
+        7,
+        8,
+        9,
+    }
+    assert len(snapshot.filter(posted_before="2025-06-01")) == 5
     assert len(snapshot.filter(first_release_after="2026.W46")) == 9
     assert len(snapshot.filter(first_release_after="2026.W47")) == 0
     assert snapshot.case("c004").criteria[1].points == -8
-    assert snapshot.to_records()[0]["criteria"][0]["criterion_id"] == "c000-c1"
 
 
 def test_a_changed_snapshot_is_refused_unless_asked_for(freeze: Freeze) -> None:
@@ -52,14 +52,11 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
         make_case(2, advice="Call me on +44 20 7946 0958 or write to jane@example.org"),
         make_case(4, query="What\x00?"),
         replace(make_case(6), criteria=()),
-        make_case(8),
     ]
     hits = {
         c.case_id: [
             *row_hits(c),
-            *content_hits(
-                c, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else []
-            ),
+            *content_hits(c),
         ]
         for c in cases
     }
@@ -69,7 +66,6 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
     assert {("c004", Gate.TEXT), ("c010", Gate.TEXT), ("c012", Gate.TEXT)} <= found
     assert ("c014", Gate.IDENTIFIERS) in found
     assert ("c006", Gate.RUBRIC) in found
-    assert ("c008", Gate.RUBRIC) in found
     assert not any(
         "7946" in h.detail or "jane" in h.detail
         for found in hits.values()
@@ -78,8 +74,10 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
 
 
 def test_a_release_of_the_rules_engine_or_of_too_few_cases_is_not_publishable() -> None:
-    assert release_hits(PROVENANCE, 10, 10) == []
+    assert release_faults(PROVENANCE, 10, 10) == []
     rules = PROVENANCE.engines[0].model_copy(update={"engine": "rules"})
     poor = PROVENANCE.model_copy(update={"engines": (rules,), "evidence": ()})
-    gates = [h.gate for h in release_hits(poor, 9, 10)]
-    assert gates == [Gate.ENGINE, Gate.PROVENANCE, Gate.MINIMUM]
+    rules_wrote, no_evidence, too_few = release_faults(poor, 9, 10)
+    assert "the rules engine" in rules_wrote
+    assert "names no evidence" in no_evidence
+    assert "at least 10" in too_few

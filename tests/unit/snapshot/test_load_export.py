@@ -1,4 +1,4 @@
-"""A slice as one file: every format gives the cases back."""
+"""A slice as one file."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 from medlive.__main__ import run
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.load import from_snapshot, load_cases
-from medlive.integrity.digest import digest_file
 from medlive.snapshot.export import export_slice
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot
@@ -23,33 +22,15 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     return load_snapshot(write_snapshot(cases, META, root, added(cases)).path)
 
 
-def test_json_lines_give_the_slice_back(loaded: Snapshot, tmp_path: Path) -> None:
-    part = loaded.filter(language="en")
-    path = tmp_path / "slice"
-    assert export_slice(part, path, "jsonl") == digest_file(path)
-    rows = [json.loads(row) for row in path.read_bytes().split(b"\n")[:-1]]
-    expected = []
-    for case in part:
-        criteria = []
-        for criterion in case.criteria:
-            row = criterion.row()
-            del row["case_id"], row["revision"]
-            criteria.append(row)
-        stamp = {"canary": loaded.manifest.canary, "criteria": criteria}
-        expected.append(case.row() | stamp)
-    assert rows == expected
-    assert [path.name for path in tmp_path.iterdir()] == ["slice"]
-
-
 def test_livemedbench_of_all_is_the_snapshots_own_and_of_a_slice_is_evaluated_as_the_slice(
     loaded: Snapshot, tmp_path: Path
 ) -> None:
-    export_slice(loaded, tmp_path / "all.json", "livemedbench")
+    export_slice(loaded, tmp_path / "all.json")
     assert (tmp_path / "all.json").read_bytes() == (
         loaded.path / "livemedbench.json"
     ).read_bytes()
     part = loaded.filter(language="zh")
-    export_slice(part, tmp_path / "zh.json", "livemedbench")
+    export_slice(part, tmp_path / "zh.json")
     cases = load_cases(tmp_path / "zh.json")
     assert all("has the prompt of" in note for note in cases.notes), (
         "the fixture repeats its questions"
@@ -71,31 +52,27 @@ def test_nothing_is_overwritten_spoilt_or_left_half_made(
     there = tmp_path / "there.jsonl"
     there.write_text("mine")
     with pytest.raises(UsageError):
-        export_slice(loaded, there, "jsonl")
-    with pytest.raises(UsageError, match="inside"):
-        export_slice(loaded, loaded.path / "data" / "slice.jsonl", "jsonl")
+        export_slice(loaded, there)
     with pytest.raises(UsageError):
         export_slice(
             loaded.filter(source="nowhere"),
             tmp_path / "none.json",
-            "livemedbench",
         )
     with pytest.raises(BadInput):
-        export_slice(loaded, tmp_path / "absent" / "x.jsonl", "jsonl")
+        export_slice(loaded, tmp_path / "absent" / "x.jsonl")
     with pytest.raises(ZeroDivisionError):
         export_slice(
             loaded.where(lambda c: 1 // (c.case_id < "c003") > 0),
             tmp_path / "x",
-            "jsonl",
         )
     assert there.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [there]
 
 
-def test_the_command_exports_by_the_files_name(
+def test_the_command_exports_a_slice(
     loaded: Snapshot, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "zh.jsonl"
+    out = tmp_path / "zh.json"
     call = [
         "snapshot",
         "export",
@@ -108,9 +85,7 @@ def test_the_command_exports_by_the_files_name(
     assert run([*call, "--first-release-after", "2026.W46", "--json"]) == 0
     told = capsys.readouterr()
     printed = json.loads(told.out)
-    assert (printed["cases"], printed["of_cases"], printed["format"]) == (3, 6, "jsonl")
+    assert (printed["cases"], printed["of_cases"]) == (3, 6)
     assert printed["snapshot_digest"] == loaded.digest
     assert "cite the snapshot" in told.err
-    assert len(out.read_bytes().splitlines()) == 3
-    assert run([*call[:4], str(tmp_path / "what.txt")]) == 2
-    assert "--format" in capsys.readouterr().err
+    assert len(json.loads(out.read_bytes())) == 3

