@@ -572,13 +572,13 @@ async def test_why_a_job_fails_is_kept_though_another_worker_looks_just_then(
         )
         for _ in range(100):
             if await database.ask(
-                list_jobs, queue=None, status="failed", after=0, limit=9
+                list_jobs, queue=None, status="failed", limit=9
             ):
                 break
             await asyncio.sleep(0.1)
         stop.set()
         await asyncio.wait_for(serving, LIMIT_S)
     [failed] = await database.ask(
-        list_jobs, queue=None, status="failed", after=0, limit=9
+        list_jobs, queue=None, status="failed", limit=9
     )
     assert failed.reason == "RuntimeError: of its own"

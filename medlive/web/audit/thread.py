@@ -20,10 +20,10 @@ from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
 from medlive.db.curation.cases import CaseRevision, list_revisions
 from medlive.db.curation.replies import find_replies
-from medlive.db.mapping import Record
 from medlive.db.release.snapshots import list_memberships
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
+from medlive.db.tables.release import CaseRevisionRow
 from medlive.guard.bounds import MESSAGES_SHOWN
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
@@ -262,7 +262,7 @@ def _steps(revisions: Sequence[CaseRevision]) -> list[_Record]:
     return steps[::-1]
 
 
-def _texts(case: Record, criteria: Iterable[Criterion]) -> dict[str, str]:
+def _texts(case: CaseRevisionRow, criteria: Iterable[Criterion]) -> dict[str, str]:
     """The texts of a revision by the names of its fields and the ids of its criteria."""
     texts = {name: str(getattr(case, name)) for name in _FIELDS}
     for c in criteria:
