@@ -20,6 +20,7 @@ from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
 from medlive.db.curation.cases import CaseRevision, list_revisions
 from medlive.db.curation.replies import find_replies
+from medlive.db.mapping import Record
 from medlive.db.release.snapshots import list_memberships
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
