@@ -276,7 +276,7 @@ def _case(
         "2026.W47",
         language,
         thread.source,
-        thread.posted_at or RUN_DATE,
+        thread.posted_at.date() if thread.posted_at else RUN_DATE,
         rubric.specialty,
         rubric.theme.value,
         text.narrative,
