@@ -428,7 +428,7 @@ def _redirect_target(request: _Request, response: Fetched) -> str:
         parts = urlsplit(urljoin(request.url, location))
     except ValueError:
         parts = urlsplit("")
-    is_downgrade = request.url.startswith("https:") and parts.scheme == "http"
+    is_downgrade = urlsplit(request.url).scheme == "https" and parts.scheme == "http"
     if not (location and parts.scheme) or is_downgrade or request.form is not None:
         cause = f"a redirect that is not followed, to {location!r:.200}"
         raise _failed(request.url, "redirect", cause, status=response.status)
