@@ -281,8 +281,6 @@ ungraded.
 
 {table(["figure", "value", "n", "cases"], [[what, figure(e), e.n, e.clusters] for what, e in summary])}
 
-In {c.by_case.one_label} of the cases people and grader used a single label.
-
 ### Scores of whole answers
 
 Nobody scored these answers as a whole. Both sides are K-QA's comprehensiveness, the share of what an answer must

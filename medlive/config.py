@@ -15,7 +15,7 @@ from pydantic import (
 
 from medlive.evidence.encoders.table import EncoderModel
 from medlive.guard.trust import is_loopback
-from medlive.llm.registry import Amount, Candidate, Price
+from medlive.llm.registry import Amount, Candidate, Endpoint, Price
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 
@@ -31,18 +31,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class RoleSettings(_Section):
+class RoleSettings(Endpoint):
     """The engine of a role."""
 
     engine: Literal["rules", "recorded", "openai"] = "rules"
     """An OpenAI-compatible endpoint, a file of recorded replies, or rules in code, whose cases are not publishable."""
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
-    base_url: str | None = None
-    """The endpoint up to /v1, for engine "openai"; for "recorded" it is asked for what is not recorded."""
-    model: str | None = None
-    """The model as the endpoint names it."""
-    # The environment variable with the key; None: OPENAI_API_KEY, which may be unset
-    api_key_env: str | None = None
     concurrency: Calls = 32
     """Most concurrent calls; roles with the same base_url and key share the largest limit."""
     json_mode: Literal["schema", "object", "none"] = "schema"
@@ -51,14 +45,6 @@ class RoleSettings(_Section):
     """Seconds after which a request is given up."""
     max_retries: Annotated[int, Field(ge=0, le=20)] = 5
     """How often a request that failed is sent again."""
-    parameters: dict[str, Any] = {}
-    """Fields of every request, such as `temperature`."""
-    query: dict[str, str] = {}
-    """Query parameters of every request, as Azure's `api-version`."""
-    headers: dict[str, str] = {}
-    """Headers of every request; the key belongs in a variable."""
-    key_header: str | None = None
-    """The header that carries the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
     # Whether replies that name another model than `model` are accepted
     allow_unpinned: bool = False
     # None for the model's price under `prices`; unknown without either

@@ -63,9 +63,7 @@ PAGE_SECONDS = 180.0
 RETRY_AFTER_S = 600.0
 """A site's Retry-After that is waited for, unless `[harvest] max_retry_after_s` is set."""
 REDIRECTS = 5
-"""Redirects of a page, each to a host of its source, unless `[harvest] max_redirects` is set."""
-ROBOTS_REDIRECTS = 5
-"""Redirects on the way to a robots.txt (RFC 9309, 2.3.1.2)."""
+"""Redirects of a page, each to a host of its source, or on the way to a robots.txt (RFC 9309, 2.3.1.2)."""
 LIST_PAGES = 500
 """Pages of one list that a run follows, against lists without an end."""
 THREAD_PAGES = 100

@@ -224,7 +224,6 @@ async def serve_rules(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
-    latency_ms: float = 0.0,
     warn: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[str]:
     """Serve the rules engine and the sample models until the block ends; yields the base URL.
@@ -254,7 +253,6 @@ async def serve_rules(
         RulesEngine,
         host=host,
         port=port,
-        latency_ms=latency_ms,
         search=search if retriever else None,
     ) as url:
         yield url

@@ -385,6 +385,12 @@ def _checked_parameters(model: str, parameters: Mapping[str, Any]) -> dict[str, 
         raise ConfigError(
             f"The parameters of model {model!r} may not set {', '.join(sorted(taken))}"
         )
+    try:
+        canonical_json(parameters)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"The parameters of model {model!r} cannot be written as JSON: {error}"
+        ) from error
     return dict(parameters)
 
 

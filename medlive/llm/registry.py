@@ -76,14 +76,31 @@ class Cutoff:
         return None
 
 
-class Candidate(BaseModel):
-    """One model under evaluation."""
+class Endpoint(BaseModel):
+    """Where a model is asked, and what each request holds besides its messages."""
 
     # Built when the first table is read: a command that only says how it is used need not wait for it.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     model: str | None = None
-    """The id at the endpoint; None: the table's name."""
+    """The id at the endpoint; None for a candidate: the table's name."""
+    base_url: str | None = None
+    """The endpoint up to `/v1`; a role's with engine "recorded" is asked for what is not recorded."""
+    api_key_env: str | None = None
+    """The environment variable with the key; None: OPENAI_API_KEY, which may be unset."""
+    parameters: dict[str, Any] = {}
+    """Fields of every request, such as `temperature` or `max_completion_tokens`."""
+    query: dict[str, str] = {}
+    """Query parameters of every request, as Azure's `api-version`."""
+    headers: dict[str, str] = {}
+    """Headers of every request; the key belongs in a variable."""
+    key_header: str | None = None
+    """The header that carries the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
+
+
+class Candidate(Endpoint):
+    """One model under evaluation."""
+
     cutoff: str | None = None
     """`YYYY-MM` or `YYYY-MM-DD`, inclusive; None: undisclosed."""
     cutoff_source: str | None = None
@@ -92,18 +109,6 @@ class Candidate(BaseModel):
     """How far the cutoff is to be believed."""
     released: date | None = None
     """The day the model was released; used where the cutoff is undisclosed."""
-    base_url: str | None = None
-    """The endpoint, up to `/v1`."""
-    api_key_env: str | None = None
-    """The environment variable that holds the key."""
-    query: dict[str, str] = Field(default_factory=dict)
-    """Query parameters of every request."""
-    headers: dict[str, str] = Field(default_factory=dict)
-    """Headers of every request; the key belongs in a variable."""
-    key_header: str | None = None
-    """As in a role's table (`medlive.config.RoleSettings`)."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    """Fields of every request, such as `temperature` or `max_completion_tokens`."""
 
     @field_validator("cutoff", mode="before")
     @classmethod

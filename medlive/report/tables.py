@@ -330,7 +330,7 @@ def _contamination_row(model: ModelContamination) -> Row:
     adjusted = []
     for by, mix in model.mixes.items():
         row = _row(mix, difference="drop")
-        del row["p"], row["strata"]
+        del row["p"]
         adjusted.append({"by": by, **row})
     placebo: Row | None = None
     if model.placebos is not None:

@@ -25,8 +25,6 @@ _MOST_TEXT = 300
 """Characters of one text that any chart tells; the rest of a longer one is cut with an ellipsis."""
 _MOST_NOTE = 1_500
 """The same for the note under a chart, which says what its figures rest on."""
-_MOST_BINS = 30
-"""Columns of a histogram."""
 
 # The families that hold Chinese on the usual systems come after each system's own face.
 _STYLE = (
@@ -260,22 +258,10 @@ def histogram(
     frame: Frame,
     counts: Mapping[int, int],
 ) -> str:
-    """How often each whole number occurs, the ones between that do not occur included.
-
-    Where the numbers span more than 30, neighbours share a column, which its label then says (`0-9`).
-    """
-    if not counts:
-        return columns(frame, ())
-    low, high = min(counts), max(counts)
-    wide = _bin_width(high - low + 1)
-    start = low if wide == 1 else low // wide * wide
-    tally = dict.fromkeys(range(start, high + 1, wide), 0)
-    for value, count in counts.items():
-        tally[start + (value - start) // wide * wide] += count
+    """How often each whole number occurs, the ones between that do not occur included."""
     values = []
-    for first, count in tally.items():
-        label = str(first) if wide == 1 else f"{first}-{first + wide - 1}"
-        values.append(Bar(label, count))
+    for value in range(min(counts, default=0), max(counts, default=-1) + 1):
+        values.append(Bar(str(value), counts.get(value, 0)))
     return columns(frame, values, gap=0.08)
 
 
@@ -285,18 +271,6 @@ def _tick_step(most: float) -> float:
         return 1.0
     size = 10.0 ** math.floor(math.log10(most / 4))
     return next(size * k for k in (1, 2, 2.5, 5, 10) if size * k * 4 >= most)
-
-
-def _bin_width(span: int) -> int:
-    """The smallest of 1, 2, 5, 10, 20, … by which `span` makes few enough parts."""
-    if span <= _MOST_BINS:
-        return 1
-    size = 1
-    while True:
-        for step in (size, 2 * size, 5 * size):
-            if math.ceil(span / step) < _MOST_BINS:
-                return step
-        size *= 10
 
 
 def _width(text: str, size: int) -> float:

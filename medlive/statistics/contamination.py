@@ -5,9 +5,9 @@ model may have seen, 1 for one that it cannot have seen, -1 for one left out. do
 estimator and says what it assumes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -254,18 +254,6 @@ def _last_coefficient(gram: Floats, right: Floats) -> Floats:
     )
 
 
-class Placebo(NamedTuple):
-    """The drop at a date that is not the cutoff, among items of one side of the cutoff alone."""
-
-    day: int
-    """The proleptic ordinal of the last day that counts as before."""
-    side: int
-    """0: among items that may all have been seen; 1: among items that all cannot."""
-    n_pre: int
-    n_post: int
-    difference: float
-
-
 def placebos(
     values: Floats,
     sides: Sides,
@@ -273,25 +261,19 @@ def placebos(
     dates: Sequence[int],
     *,
     least: int = 30,
-) -> Iterator[Placebo]:
-    """The drops at each of `dates` that leaves at least `least` items of one side before and after it.
+) -> Iterator[float]:
+    """The drop at each of `dates` among the items of one side of the cutoff alone, at least `least` before and after.
 
-    No item changes its standing at a placebo date: what drops there is drift, and no memory.
+    A date is the proleptic ordinal of the last day that counts as before. No item changes its standing at a placebo
+    date: what drops there is drift, and no memory.
     """
     for side in (PRE, POST):
         rows = (sides == side) & ~np.isnan(values)
         for day in dates:
             before = values[rows & (days <= day)]
             after = values[rows & (days > day)]
-            if min(len(before), len(after)) < least:
-                continue
-            yield Placebo(
-                day=day,
-                side=side,
-                n_pre=len(before),
-                n_post=len(after),
-                difference=float(before.mean() - after.mean()),
-            )
+            if min(len(before), len(after)) >= least:
+                yield float(before.mean() - after.mean())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,8 +283,6 @@ class Adjusted(Drop):
     lost_pre: int
     """Items in strata that the other side lacks: left out of both means."""
     lost_post: int
-    strata: Mapping[str, tuple[int, int]]
-    """(n_pre, n_post) of every stratum, those left out included."""
 
 
 def adjusted_drop(
@@ -322,22 +302,12 @@ def adjusted_drop(
     used = (sides >= 0) & ~np.isnan(values) & (names[code] != "")
     rows = np.flatnonzero(used)
     cell = 2 * code[rows] + sides[rows]
-    rows = rows[np.argsort(cell, kind="stable")]
-    sizes = np.bincount(cell, minlength=2 * len(names))
-    filled = np.flatnonzero(sizes)
-    starts = np.cumsum(sizes[filled]) - sizes[filled]
+    is_in_cell = np.eye(2 * len(names))[cell]
     scores = np.where(used, values, 0.0)
 
     def by_cell(items: Floats) -> Floats:
         """The sums over each cell, (draws x strata x sides)."""
-        sums = np.zeros((len(items), len(sizes)))
-        if len(rows):
-            sums[:, filled] = np.add.reduceat(
-                items[:, rows],
-                starts,
-                axis=1,
-            )
-        return sums.reshape(len(items), -1, 2)
+        return (items[:, rows] @ is_in_cell).reshape(len(items), -1, 2)
 
     def means(weights: Floats) -> Floats:
         """The means of both sides with the items weighted so, side 1 at side 0's shares; (sides x draws)."""
@@ -352,7 +322,7 @@ def adjusted_drop(
         before, after = means(weights)
         return np.asarray(before - after)
 
-    by_stratum = sizes.reshape(-1, 2)
+    by_stratum = is_in_cell.sum(axis=0).reshape(-1, 2)
     is_shared = (by_stratum > 0).all(axis=1)
     kept = by_stratum[is_shared].sum(axis=0)
     lost = by_stratum[~is_shared].sum(axis=0)
@@ -360,10 +330,6 @@ def adjusted_drop(
     low = high = None
     if kept.min() >= LEAST_CLUSTERS:
         low, high = interval(over_draws(gap, len(values), **how))
-    counts = {}
-    for name, (n_pre, n_post) in zip(names, by_stratum.tolist(), strict=True):
-        if name:
-            counts[str(name)] = (n_pre, n_post)
     return Adjusted(
         n_pre=int(kept[PRE]),
         n_post=int(kept[POST]),
@@ -374,7 +340,6 @@ def adjusted_drop(
         difference=known_or_none(pre - post),
         low=low,
         high=high,
-        strata=counts,
     )
 
 

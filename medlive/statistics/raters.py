@@ -106,8 +106,6 @@ class ByCase:
     threshold: float
     mean: Estimate
     below: Estimate
-    one_label: int
-    """Cases in which people and the grader used only one label."""
     cases: tuple[CaseAgreement, ...]
 
 
@@ -369,9 +367,6 @@ def _by_case(
     drawn[numbers] = clusters
     drawn = drawn[places]
     values = np.nanmean(of_raters[places], axis=1)
-    by_people = sums.sum(axis=(1, 3))
-    by_grader = sums[..., :INVALID].sum(axis=(1, 2))
-    labels = (by_people + by_grader > 0).sum(axis=1)
     ids = np.array(names)[places].tolist()
     of_cases = zip(ids, items[places].tolist(), values.tolist(), strict=True)
     is_poor = (values < POOR).astype(np.float64)
@@ -379,7 +374,6 @@ def _by_case(
         threshold=POOR,
         mean=mean_of(values, drawn, **how),
         below=mean_of(is_poor, drawn, **how),
-        one_label=int((labels[places] == 1).sum()),
         cases=tuple(starmap(CaseAgreement, of_cases)),
     )
 

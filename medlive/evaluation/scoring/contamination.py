@@ -32,7 +32,6 @@ from medlive.statistics.contamination import (
     Adjusted,
     Drop,
     Effect,
-    Placebo,
     Sides,
     adjusted_drop,
     drop,
@@ -71,7 +70,7 @@ class ModelContamination:
     did: Effect | None = None
     """Its advantage on cases that it may have seen, over models that cannot have seen them."""
     did_against: tuple[str, ...] = ()
-    placebos: tuple[Placebo, ...] | None = None
+    placebos: tuple[float, ...] | None = None
     """Drops at dates that are not the cutoff."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
     """The drop after both sides were made alike by "specialty", "source" and "difficulty"."""
@@ -87,7 +86,7 @@ class ModelContamination:
         own = self.drop.difference if self.drop else None
         if own is None:
             return 0
-        return sum(placebo.difference >= own for placebo in self.placebos or ())
+        return sum(placebo >= own for placebo in self.placebos or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +217,7 @@ class _Run:
             if self.cutoff and other.cutoff and other.cutoff.day < self.cutoff.day:
                 yield other
 
-    def placebo_drops(self, cutoff: Cutoff) -> tuple[Placebo, ...]:
+    def placebo_drops(self, cutoff: Cutoff) -> tuple[float, ...]:
         """The drops at the ends of other months."""
         days = []
         ends = set()

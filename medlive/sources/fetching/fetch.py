@@ -15,7 +15,7 @@ import httpx2
 
 from medlive.clock import now, parse_retry_after
 from medlive.errors import ConfigError
-from medlive.guard.bounds import ROBOTS_REDIRECTS
+from medlive.guard.bounds import REDIRECTS
 from medlive.guard.http import (
     AddressRefused,
     guarded_client,
@@ -40,6 +40,15 @@ _GLANCE_S = 5.0
 _VALIDATOR = re.compile(r"[\x20-\x7e]{1,1000}")
 """What is sent back of an ETag: servers refuse a request with long headers."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CONTENT_TYPES = (
+    "text/html",
+    "application/xhtml+xml",
+    "application/json",
+    "text/plain",
+)
+"""What a page may be; other kinds are not read."""
+_MAX_BACKOFF_S = 120.0
+"""The longest wait before another attempt."""
 _CONNECTIONS = 64
 """Most connections of one run, over all hosts; each host's are bounded by its concurrency."""
 
@@ -139,7 +148,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         }
         self.counts["conditional"] += bool(headers)
         request = _Request(url, site, self._settings.total_timeout_s, headers, form)
-        page = await self._follow(request, self._settings.max_redirects)
+        page = await self._follow(request)
         unchanged = page.status == 304 and bool(request.headers)
         if not (200 <= page.status < 300 or unchanged):
             reason: FetchReason = "http_status"
@@ -164,7 +173,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                     address, site, self._settings.total_timeout_s, for_robots=True
                 )
                 try:
-                    response = await self._follow(request, ROBOTS_REDIRECTS)
+                    response = await self._follow(request)
                     host.robots = read_robots(
                         name, response.status, response.body, now()
                     )
@@ -177,9 +186,9 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                         raise
             return host.robots
 
-    async def _follow(self, request: _Request, most: int) -> Fetched:
-        """Return the answer at the end of at most so many redirects."""
-        for _ in range(most + 1):
+    async def _follow(self, request: _Request) -> Fetched:
+        """Return the answer at the end of a few redirects."""
+        for _ in range(REDIRECTS + 1):
             host = self._host(request.url, request.site)
             if not request.for_robots:
                 robots = host.robots or await self.robots_of(request.url, request.site)
@@ -196,7 +205,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 for name, value in request.headers.items()
                 if name != "If-Modified-Since"
             }
-        raise _failed(request.url, "redirect", f"more than {most} redirects")
+        raise _failed(request.url, "redirect", f"more than {REDIRECTS} redirects")
 
     def _host(self, url: str, site: Site) -> _Host:
         """Return the host of an allowed address. Raises FetchError and ConfigError."""
@@ -264,7 +273,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 raise failure
             self.counts[f"retried_{reason}"] += 1
             longest = min(
-                self._settings.max_backoff_s,
+                _MAX_BACKOFF_S,
                 self._settings.backoff_s * 2 ** (failures.total() - 1),
             )
             await asyncio.sleep(longest * random.uniform(0.5, 1.0))
@@ -362,7 +371,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             # A header sent twice is a list of types.
             for part in response.headers.get("content-type", "").split(","):
                 kind = part.partition(";")[0].strip().lower()
-                known = request.for_robots or kind in self._settings.content_types
+                known = request.for_robots or kind in _CONTENT_TYPES
                 if "/" in kind and not known:
                     cause = f"content type {kind[:80]} is not a page"
                     raise _failed(request.url, "content_type", cause)
@@ -428,7 +437,7 @@ def _redirect_target(request: _Request, response: Fetched) -> str:
         parts = urlsplit(urljoin(request.url, location))
     except ValueError:
         parts = urlsplit("")
-    is_downgrade = request.url.startswith("https:") and parts.scheme == "http"
+    is_downgrade = urlsplit(request.url).scheme == "https" and parts.scheme == "http"
     if not (location and parts.scheme) or is_downgrade or request.form is not None:
         cause = f"a redirect that is not followed, to {location!r:.200}"
         raise _failed(request.url, "redirect", cause, status=response.status)

@@ -13,7 +13,6 @@ from medlive.guard.bounds import (
     MOST_PAGE_BYTES,
     PAGE_BYTES,
     PAGE_SECONDS,
-    REDIRECTS,
     RETRY_AFTER_S,
 )
 from medlive.sources.source import ProblemKind, SourceError
@@ -86,8 +85,6 @@ class FetchSettings(BaseModel):
     """Most seconds that all attempts and redirects of one page may take together, without the waits between."""
     max_body_bytes: int = Field(default=PAGE_BYTES, gt=0, le=MOST_PAGE_BYTES)
     """Most bytes of a body, counted after decompression."""
-    max_redirects: int = Field(default=REDIRECTS, ge=0)
-    """Redirects that are followed."""
     retries: Mapping[FetchReason, int] = {
         "timeout": 2,
         "connection": 2,
@@ -106,17 +103,8 @@ class FetchSettings(BaseModel):
     """Pages in a row that a host may fail (time-outs, connections, 429 and 5xx) before it is given up."""
     backoff_s: float = Field(default=2.0, ge=0)
     """The first wait before another attempt; it doubles each time, and half of it is random."""
-    max_backoff_s: float = Field(default=120.0, ge=0)
-    """The longest wait before another attempt."""
     max_retry_after_s: float = Field(default=RETRY_AFTER_S, ge=0)
     """The longest Retry-After that is waited for; after a longer one the host is not asked until then."""
-    content_types: tuple[str, ...] = (
-        "text/html",
-        "application/xhtml+xml",
-        "application/json",
-        "text/plain",
-    )
-    """What a page may be; other kinds are not read."""
 
     @property
     def user_agent(self) -> str:

@@ -454,6 +454,8 @@ async def test_the_rules_engine_behind_http_is_labelled_as_the_rules_engine() ->
         ("http://user:pass@host/v1", {}),
         ("http://host:99999/v1", {}),
         ("http://h/v1", {"parameters": {"stream": True}}),
+        ("http://h/v1", {"parameters": {"temperature": float("nan")}}),
+        ("http://h/v1", {"parameters": {"stop": {1, 2}}}),
         ("http://h/v1", {"api_key": "schlüssel"}),
         ("http://h/v1", {"api_key": "a\nb"}),
     ],
