@@ -19,7 +19,7 @@ from medlive.service.schedule.steps import (
     summarize_counts,
 )
 from medlive.service.watch.facts import Facts
-from medlive.service.week_budget import week_limits
+from medlive.service.week_budget import spent_text
 
 ENDS_AFTER = timedelta(minutes=5)
 """A problem that was not seen for so long has ended; one that comes and goes is one problem."""
@@ -220,14 +220,9 @@ def circuit_open(facts: Facts) -> Iterator[Finding]:
 
 
 def budget_spent(facts: Facts) -> Iterator[Finding]:
-    """A limit of the week is reached: no thread is begun before the next week."""
-    for limit in week_limits(facts.week):
-        if limit.is_spent:
-            yield (
-                limit.spent_text,
-                "the next week goes on, or raise [budget] in medlive.toml",
-                limit.stage,
-            )
+    """The week's budget is spent: no thread is begun before the next week."""
+    if text := spent_text(facts.week):
+        yield text, "the next week goes on, or raise [budget] in medlive.toml"
 
 
 def unpriced(facts: Facts) -> Iterator[Finding]:
