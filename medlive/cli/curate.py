@@ -48,15 +48,14 @@ def curate(
     for warning in find_dependent_judges(settings):
         say(f"warning: {warning} (docs/curation.md)")
 
-    with progress("filtered") as filtered, progress("curated") as curated:
+    with progress("curated") as tick:
         work = run_curation(
             settings,
             limit=limit,
             retry_failed=retry_failed,
             again=again,
             exhaustive=exhaustive,
-            on_filtered=filtered,
-            on_curated=curated,
+            tick=tick,
         )
         done = wait_for(work)
     rows = list(map(list, done.funnel))
@@ -77,8 +76,7 @@ def filter_(
     Args:
         limit: Judge at most so many threads.
     """
-    with progress("filtered") as tick:
-        done = with_instance(run_filters, limit=limit, tick=tick)
+    done = with_instance(run_filters, limit=limit)
     text = f"{done['passed']} passed the filters, {done['rejected']} did not"
     return Result(done, notes=[text])
 

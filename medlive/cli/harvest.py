@@ -313,11 +313,8 @@ def reparse(sources: SourcesArgument = None) -> Result:
     is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
     harvested; the others are read all the same.
     """
-    done = with_instance(
-        reparse_sources,
-        [*select_sources(read_settings(), sources or [])],
-        progress=lambda source: progress(f"reparse {source}"),
-    )
+    wanted = list(select_sources(read_settings(), sources or []))
+    done = with_instance(reparse_sources, wanted)
     notes: list[str] = []
     problems: list[str] = []
     value, rows = [], []

@@ -217,10 +217,9 @@ def drop_element(
 
 def prove(case_id: CaseArgument) -> None:
     """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
-    revision, already = with_instance(queue_proof, case_id)
-    state = "waits already" if already else "is queued"
+    revision = with_instance(queue_proof, case_id)
     echo(
-        f"the proof of revision {revision} of {case_id} {state}: "
+        f"the proof of revision {revision} of {case_id} is queued: "
         "the next `medlive curate` or a worker does it"
     )
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ from medlive.service.curation.complete import (
     redact_case,
     save_case,
 )
-from medlive.service.curation.filtering import Tick, filter_pending
+from medlive.service.curation.filtering import filter_pending
 from medlive.service.curation.parking import reject_expired
 from medlive.service.database import open_database
 from medlive.service.release.freeze import check_cases
@@ -63,6 +63,8 @@ from medlive.threads.prepare import prepared
 
 _log = logging.getLogger(__name__)
 
+Tick = Callable[[int], None]
+"""Is told how many threads are done so far."""
 _RAISE_BUDGET = "raise [budget] in config/medlive.toml, and start this again"
 
 
@@ -153,8 +155,7 @@ async def run_curation(
     again: bool = False,
     exhaustive: bool = False,
     record: Recording | None = None,
-    on_filtered: Tick = lambda _: None,
-    on_curated: Tick = lambda _: None,
+    tick: Tick = lambda _: None,
 ) -> CurationRun:
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
@@ -178,9 +179,8 @@ async def run_curation(
                 max_attempts=None if retry_failed else settings.curation.max_attempts,
                 limit=limit,
                 anew=again,
-                tick=on_filtered,
             )
-            done = await curate_queued(pipeline, tick=on_curated)
+            done = await curate_queued(pipeline, tick=tick)
             curated = CurationRun(
                 queued=queued,
                 counts=done,
@@ -203,7 +203,6 @@ async def fill_queue(
     limit: int | None = None,
     anew: bool = False,
     week: str | None = None,
-    tick: Tick = lambda _: None,
 ) -> dict[str, Any]:
     """Filter new threads, at most `limit`, and queue what passed with what is to be tried again; the counts.
 
@@ -211,9 +210,7 @@ async def fill_queue(
     `queue_again`, which the other arguments are for.
     """
     database, park_weeks = pipeline.database, pipeline.settings.evidence.park_weeks
-    passed, rejected = await filter_pending(
-        database, chain, limit=limit, week=week, tick=tick
-    )
+    passed, rejected = await filter_pending(database, chain, limit=limit, week=week)
     return {
         "passed": passed,
         "rejected": rejected,
