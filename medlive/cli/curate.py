@@ -48,14 +48,15 @@ def curate(
     for warning in find_dependent_judges(settings):
         say(f"warning: {warning} (docs/curation.md)")
 
-    with progress("curated") as tick:
+    with progress("filtered") as filtered, progress("curated") as curated:
         work = run_curation(
             settings,
             limit=limit,
             retry_failed=retry_failed,
             again=again,
             exhaustive=exhaustive,
-            tick=tick,
+            on_filtered=filtered,
+            on_curated=curated,
         )
         done = wait_for(work)
     rows = list(map(list, done.funnel))
@@ -76,7 +77,8 @@ def filter_(
     Args:
         limit: Judge at most so many threads.
     """
-    done = with_instance(run_filters, limit=limit)
+    with progress("filtered") as tick:
+        done = with_instance(run_filters, limit=limit, tick=tick)
     text = f"{done['passed']} passed the filters, {done['rejected']} did not"
     return Result(done, notes=[text])
 

@@ -313,8 +313,11 @@ def reparse(sources: SourcesArgument = None) -> Result:
     is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
     harvested; the others are read all the same.
     """
-    wanted = list(select_sources(read_settings(), sources or []))
-    done = with_instance(reparse_sources, wanted)
+    done = with_instance(
+        reparse_sources,
+        [*select_sources(read_settings(), sources or [])],
+        progress=lambda source: progress(f"reparse {source}"),
+    )
     notes: list[str] = []
     problems: list[str] = []
     value, rows = [], []

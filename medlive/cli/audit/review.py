@@ -217,9 +217,10 @@ def drop_element(
 
 def prove(case_id: CaseArgument) -> None:
     """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
-    revision = with_instance(queue_proof, case_id)
+    revision, already = with_instance(queue_proof, case_id)
+    state = "waits already" if already else "is queued"
     echo(
-        f"the proof of revision {revision} of {case_id} is queued: "
+        f"the proof of revision {revision} of {case_id} {state}: "
         "the next `medlive curate` or a worker does it"
     )
 

@@ -17,6 +17,7 @@ from medlive.cli.output import (
     Grid,
     Result,
     failed,
+    progress,
     say,
     wait_for,
     with_instance,
@@ -146,7 +147,7 @@ def worker(
         raise UsageError(f"--queues {queues}: choose {' or '.join(Queue)}") from exc
 
     async def run() -> "CurationCounts":
-        with _stopped_by_signals() as stop:
+        with _stopped_by_signals() as stop, progress("curated") as tick:
             ready = partial(
                 say, f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)"
             )
@@ -159,6 +160,7 @@ def worker(
                     served,
                     concurrency=concurrency,
                     grace_s=grace,
+                    tick=tick,
                     ready=ready,
                     health=health,
                     budget=new_budget(settings),

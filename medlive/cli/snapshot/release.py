@@ -22,6 +22,7 @@ from medlive.cli.output import (
     echo,
     fields_of,
     first_of,
+    progress,
     say,
     with_instance,
 )
@@ -76,14 +77,16 @@ def freeze(
             hint="medlive snapshot keygen makes one; --key, MEDLIVE_SIGNING_KEY or MEDLIVE_SIGNING_KEY_FILE names it",
         )
     _check_time(week, yes)
-    done = with_instance(
-        freeze_week,
-        week,
-        key=signing_key,
-        anew=anew,
-        partial=BY_PERSON if partial else None,
-        by=by,
-    )
+    with progress("cases read by the gates") as tick:
+        done = with_instance(
+            freeze_week,
+            week,
+            key=signing_key,
+            anew=anew,
+            partial=BY_PERSON if partial else None,
+            by=by,
+            tick=tick,
+        )
     verb = "was frozen already" if done.already else "frozen"
     text = f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
     return Result(done, [text], _remarks(done))

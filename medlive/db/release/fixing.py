@@ -35,6 +35,7 @@ _UNCHECKED = f"""
         WHERE g.case_id = judged.case_id AND g.revision = judged.revision AND g.gates_digest = :digest
     )
 """
+_COUNT = f"SELECT count(*) {_UNCHECKED}"
 
 
 _REASONS = (
@@ -225,6 +226,11 @@ async def unchecked(
         most=most,
     )
     return [(case_id, revision) for case_id, revision in missing]
+
+
+async def count_unchecked(session: Session, parent: str | None, digest: str) -> int:
+    """How many there are of them."""
+    return await session.value(_COUNT, parent=parent, digest=digest) or 0
 
 
 async def save_verdicts(

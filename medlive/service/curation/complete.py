@@ -246,8 +246,10 @@ async def _respect_people(
         await set_status(session, case_id, CaseStatus.HELD, why)
 
 
-async def queue_proof(database: Database, settings: Settings, case_id: str) -> int:
-    """Have a case's latest revision proved in the background; its number.
+async def queue_proof(
+    database: Database, settings: Settings, case_id: str
+) -> tuple[int, bool]:
+    """Have a case's latest revision proved in the background; its number, and whether it waited already.
 
     Raises UsageError for an unknown case or where nobody proves rubrics, CheckFailed for a proved revision.
     """
@@ -262,8 +264,8 @@ async def queue_proof(database: Database, settings: Settings, case_id: str) -> i
             raise CheckFailed(
                 f"revision {case.revision} of case {case_id} is proved already"
             )
-        await defer_proof(session, case_id, case.revision)
-    return case.revision
+        is_new = await defer_proof(session, case_id, case.revision)
+    return case.revision, not is_new
 
 
 async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | None:

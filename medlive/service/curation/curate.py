@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ from medlive.service.curation.complete import (
     redact_case,
     save_case,
 )
-from medlive.service.curation.filtering import filter_pending
+from medlive.service.curation.filtering import Tick, filter_pending
 from medlive.service.curation.parking import reject_expired
 from medlive.service.database import open_database
 from medlive.service.release.freeze import check_cases
@@ -63,8 +63,6 @@ from medlive.threads.prepare import prepared
 
 _log = logging.getLogger(__name__)
 
-Tick = Callable[[int], None]
-"""Is told how many threads are done so far."""
 _RAISE_BUDGET = "raise [budget] in config/medlive.toml, and start this again"
 
 
@@ -155,7 +153,8 @@ async def run_curation(
     again: bool = False,
     exhaustive: bool = False,
     record: Recording | None = None,
-    tick: Tick = lambda _: None,
+    on_filtered: Tick = lambda _: None,
+    on_curated: Tick = lambda _: None,
 ) -> CurationRun:
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
@@ -179,8 +178,9 @@ async def run_curation(
                 max_attempts=None if retry_failed else settings.curation.max_attempts,
                 limit=limit,
                 anew=again,
+                tick=on_filtered,
             )
-            done = await curate_queued(pipeline, tick=tick)
+            done = await curate_queued(pipeline, tick=on_curated)
             curated = CurationRun(
                 queued=queued,
                 counts=done,
@@ -203,6 +203,7 @@ async def fill_queue(
     limit: int | None = None,
     anew: bool = False,
     week: str | None = None,
+    tick: Tick = lambda _: None,
 ) -> dict[str, Any]:
     """Filter new threads, at most `limit`, and queue what passed with what is to be tried again; the counts.
 
@@ -210,7 +211,9 @@ async def fill_queue(
     `queue_again`, which the other arguments are for.
     """
     database, park_weeks = pipeline.database, pipeline.settings.evidence.park_weeks
-    passed, rejected = await filter_pending(database, chain, limit=limit, week=week)
+    passed, rejected = await filter_pending(
+        database, chain, limit=limit, week=week, tick=tick
+    )
     return {
         "passed": passed,
         "rejected": rejected,

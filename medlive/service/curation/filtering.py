@@ -1,7 +1,7 @@
 """Filter new revisions: judge them batch by batch, store every verdict, and queue what passed."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -25,6 +25,8 @@ from medlive.threads.near_duplicates import (
 )
 from medlive.threads.prepare import normalised
 
+Tick = Callable[[int], None]
+"""Is told how many threads are done so far."""
 BATCH = 500
 """Threads filtered in one transaction."""
 _DANGEROUS = ("unsafe_content", "reidentification_risk")
@@ -36,11 +38,12 @@ async def run_filters(
     settings: Settings,
     *,
     limit: int | None = None,
+    tick: Tick = lambda _: None,
 ) -> dict[str, int]:
     """Filter what waits, at most `limit` threads, and queue what passed; how many passed and were rejected."""
     chain = build_filters(settings)
     async with recorded_run(database, FILTER, {"filters": chain.digest}) as run:
-        passed, rejected = await filter_pending(database, chain, limit=limit)
+        passed, rejected = await filter_pending(database, chain, limit=limit, tick=tick)
         counts = run.counts = {"passed": passed, "rejected": rejected}
     return counts
 
@@ -51,6 +54,7 @@ async def filter_pending(
     *,
     limit: int | None = None,
     week: str | None = None,
+    tick: Tick = lambda _: None,
 ) -> tuple[int, int]:
     """Judge every latest revision that this chain has not judged, in order of arrival; (passed, rejected).
 
@@ -80,6 +84,7 @@ async def filter_pending(
             after = batch[-1].revision_pk
             passed += len(queue)
             rejected += len(batch) - len(queue)
+            tick(passed + rejected)
         elif after:
             after = 0  # Once more, for those that a slower transaction numbered before
         else:

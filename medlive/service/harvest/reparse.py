@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from medlive.errors import BadInput
 from medlive.instance.paths import archive_path
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import compare_run, store_threads
-from medlive.service.harvest.ledger import check_harvested
+from medlive.service.harvest.ledger import Tick, check_harvested
 from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import thread_fields
 from medlive.sources.harvest import parse_with
@@ -53,20 +54,28 @@ class ReparseResult:
 
 
 async def reparse_sources(
-    database: Database, settings: Settings, sources: Sequence[str]
+    database: Database,
+    settings: Settings,
+    sources: Sequence[str],
+    *,
+    progress: Callable[[str], AbstractContextManager[Tick]],
 ) -> list[ReparseResult]:
-    """`reparse_source` of each source, recorded as a run."""
+    """`reparse_source` of each source, recorded as a run; `progress` shows a source's threads."""
     async with recorded_run(database, COMMAND, {"sources": sorted(sources)}) as run:
         done = []
         for source in sources:
-            done.append(await reparse_source(database, settings, source))
+            with progress(source) as tick:
+                done.append(await reparse_source(database, settings, source, tick))
         run.counts = {result.source: dict(result.counts) for result in done}
         run.failed = any(result.busy or result.damaged for result in done)
     return done
 
 
 async def reparse_source(
-    database: Database, settings: Settings, source: str
+    database: Database,
+    settings: Settings,
+    source: str,
+    tick: Tick = lambda _: None,
 ) -> ReparseResult:
     """Parse the latest pages of a source's threads again with the current adapter.
 
@@ -92,6 +101,7 @@ async def reparse_source(
             for reading in batch:
                 parsed.append(await asyncio.to_thread(reread, reading))
             await database.ask(_save, done, parsed)
+            tick(done.counts.total() - done.counts["pages"])
             after = ids[-1]
         async with database.begin() as session:
             run_id, is_measured = await latest_run(session, source) or (0, False)

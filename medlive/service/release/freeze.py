@@ -27,6 +27,7 @@ from medlive.db.audit_log import read_head, record
 from medlive.db.release import snapshots
 from medlive.db.release.fixing import (
     add_members,
+    count_unchecked,
     judge,
     keep_changes,
     never_shown,
@@ -68,6 +69,9 @@ from medlive.snapshot.model import commitment, folder_name, week_end
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+Tick = Callable[[int, int], None]
+"""Called with (cases checked, cases in all)."""
+
 _LOCK = "medlive snapshot freeze"
 _PAGE = 5_000
 
@@ -112,6 +116,7 @@ async def freeze(
     anew: bool = False,
     partial: str | None = None,
     by: str | None = None,
+    tick: Tick = lambda _done, _total: None,
 ) -> FreezeResult:
     """Freeze a week, build its folder, and write the errata. Of a frozen week the folder is rebuilt if incomplete.
 
@@ -165,7 +170,7 @@ async def freeze(
                 await remove_unfrozen(database, settings)
                 is_selected = False
                 while not is_selected:
-                    await check_cases(database)
+                    await check_cases(database, tick)
                     is_selected = await _select(
                         database, settings, version, key, partial, by
                     )
@@ -435,20 +440,28 @@ def _remove_unfrozen(settings: Settings, info: SnapshotRow) -> None:
     shutil.rmtree(gone)
 
 
-async def check_cases(database: Database) -> None:
-    """Check the candidates of the next release that today's gates have not read.
+async def check_cases(
+    database: Database, tick: Tick = lambda _done, _total: None
+) -> int:
+    """Check the candidates of the next release that today's gates have not read; how many.
 
     Verdicts are stored page by page, so that a kill loses at most one.
     """
     digest = await asyncio.to_thread(gates_digest)
-    latest = await database.ask(latest_frozen)
-    parent, after = latest.version if latest else None, ""
-    while page := await database.ask(
-        unchecked, parent, digest, after=after, most=_PAGE
-    ):
+    async with database.begin() as session:
+        latest = await latest_frozen(session)
+        parent = latest.version if latest else None
+        total = await count_unchecked(session, parent, digest)
+    done, after = 0, ""
+    while done < total:
+        page = await database.ask(unchecked, parent, digest, after=after, most=_PAGE)
+        if not page:
+            break
         verdicts = await finish_in_thread(partial(_check_page, database, page))
         await database.ask(save_verdicts, digest, verdicts)
-        after, _ = page[-1]
+        after, done = page[-1][0], done + len(verdicts)
+        tick(done, total)
+    return done
 
 
 def _check_page(

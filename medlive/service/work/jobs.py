@@ -110,12 +110,13 @@ async def defer_revisions(
     return await _defer(session, *jobs)
 
 
-async def defer_proof(session: Session, case_id: str, revision: int) -> None:
-    """Defer the proof of a case's rubric in the session's transaction, unless it is queued already."""
+async def defer_proof(session: Session, case_id: str, revision: int) -> bool:
+    """Defer the proof of a case's rubric in the session's transaction; False: it is queued already."""
     task = _DEFERRER.configure_task(
         PROVE, queue=Queue.CURATE, queueing_lock=f"prove:{case_id}:{revision}"
     )
-    await _defer(session, task.make_new_job(case_id=case_id, revision=revision))
+    job = task.make_new_job(case_id=case_id, revision=revision)
+    return await _defer(session, job) > 0
 
 
 def step_lock(name: str, week: str) -> str:

@@ -73,6 +73,7 @@ async def run_worker(
     concurrency: int | None = None,
     grace_s: float | None = None,
     ready: Callable[[], None] = lambda: None,
+    tick: Callable[[int], None] = lambda _: None,
     health: Liveness | None = None,
     budget: Budget | None = None,
 ) -> CurationCounts:
@@ -87,6 +88,7 @@ async def run_worker(
         concurrency: Most jobs at once; None for as configured.
         grace_s: Seconds after `stop` in which jobs may end; then they wait for another worker. None: no limit.
         ready: Called when the worker has started.
+        tick: Called with the number of threads decided so far.
         health: Gets what says why the worker waits.
         budget: Of the worker's life, where that goes on after a lost database; None: of this call.
 
@@ -110,7 +112,7 @@ async def run_worker(
                     readiness.pause(Queue.CURATE, error, NEVER)
             if pipeline:
                 readiness.resume(Queue.CURATE)
-                works[CURATE] = curation_work(pipeline, total, retry=True)
+                works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
                 works[PROVE] = partial(prove_again, pipeline)
                 inputs["pipeline"] = pipeline.digest
             run = await stack.enter_async_context(

@@ -148,7 +148,7 @@ async def prove(
 
     back = f"/acts/case/{case_id}"
     try:
-        revision = await queue_proof(site.database, site.settings, case_id)
+        revision, _ = await queue_proof(site.database, site.settings, case_id)
     except MedliveError as error:
         return _refusal(request, error, back)
     text = (
