@@ -179,6 +179,11 @@ class BudgetSection(_Section):
     """Tokens of requests and replies that a run may take."""
     # Of an ISO week, over all runs and workers
     week_usd: Positive | None = None
+    stage_week_usd: dict[
+        Literal["screener", "validator", "controller", "rubric", "reader", "grader"],
+        Positive,
+    ] = {}
+    """Stage → the same for its replies alone."""
 
 
 class CodebookSection(_Section):

@@ -51,7 +51,7 @@ from medlive.llm.recorded import Recording as Recording
 from medlive.llm.recorded import RecordingEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.service.database import handle_key
-from medlive.service.week_budget import WeekSpent, read_spending, spent_text
+from medlive.service.week_budget import WeekSpent, read_spending, week_limits
 
 if TYPE_CHECKING:
     from medlive.evidence.online.retriever import OnlineRetriever
@@ -132,14 +132,15 @@ class Pipeline:
         return list(filter(None, [await circuit.opening() for circuit in circuits]))
 
     async def check_ready(self) -> None:
-        """Raise WeekSpent once the week's budget is spent, and CircuitOpen where a thread would meet one."""
-        budget = self.settings.budget
+        """Raise WeekSpent once a limit of the week is reached, and CircuitOpen where a thread would meet one."""
+        budget, week = self.settings.budget, {}
         # Without a limit nothing is summed for each thread.
-        if budget.week_usd is not None:
+        if budget.week_usd is not None or budget.stage_week_usd:
             week = await self.database.ask(read_spending, budget)
-            if text := spent_text(week):
+        for limit in week_limits(week) if week else ():
+            if limit.is_spent:
                 # Threads under way are finished, and may exceed it.
-                raise WeekSpent(text, week_bounds(week["week"])[1])
+                raise WeekSpent(limit.spent_text, week_bounds(limit.week)[1])
         for opening in await self.openings():
             if not opening.is_due(now()):
                 raise opening.error()
@@ -187,7 +188,8 @@ async def open_pipeline(
             price = own.price or settings.prices.get(own.model or "")
             prices[f"{own.model} ({role})"] = price
     money = settings.budget
-    check_priced(money.max_usd or money.week_usd, prices)
+    limits_usd = (money.max_usd, money.week_usd, *money.stage_week_usd.values())
+    check_priced(next(filter(None, limits_usd), None), prices)
     opened = PostgresCircuits(database)
     store, limiters = PostgresReplyStore(database), Limiters(opened)
     budget = budget or new_budget(settings)

@@ -109,43 +109,52 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
     models = Path(instance.settings["MEDLIVE_CONFIG"]) / "models.toml"
     async with counting_endpoint() as endpoint:
         write_models(models.parent, endpoint.url)
-        refused = await _do(_limited(instance, week_usd=1), "curate", status=2)
-        assert "[prices]" in refused.err
+        for unpriced in ({"week_usd": 1}, {"stage_week_usd__screener": 1}):
+            refused = await _do(_limited(instance, **unpriced), "curate", status=2)
+            assert "[prices]" in refused.err
         models.write_text(models.read_text(encoding="utf-8") + PRICE, encoding="utf-8")
-        poor = _limited(instance, week_usd=0.0001)
-        before = instance.one("SELECT count(*) FROM curations")
-        cut = await _do(poor, "curate", "--json", status=1)
-        assert sum(cut.json["outcomes"].values()) + cut.json["left"] == THREADS - before
-        assert "failed" not in cut.json["outcomes"]
-        assert "is spent" in cut.json["spent"]["stopped"]
-        assert instance.one("SELECT count(*) FROM curations") < THREADS
-        asked = endpoint.asked
-        assert (
-            sum(
-                (await _do(poor, "curate", "--json", status=1))
-                .json["outcomes"]
-                .values()
+        for limit in ({"week_usd": 0.0001}, {"stage_week_usd__screener": 0.0001}):
+            poor = _limited(instance, **limit)
+            before = instance.one("SELECT count(*) FROM curations")
+            cut = await _do(poor, "curate", "--json", status=1)
+            assert (
+                sum(cut.json["outcomes"].values()) + cut.json["left"]
+                == THREADS - before
             )
-            == 0
-        )
-        assert endpoint.asked == asked
-        problems = (await _do(poor, "status", "--json", status=1)).json["problems"]
-        assert "US dollars for" in next(
-            p["text"] for p in problems if p["code"] == "budget_spent"
-        )
-        assert "is spent" in (await _do(poor, "status", "--check", status=1)).out
-        # A week later the same budget is new.
-        instance.change("ALTER TABLE replies DISABLE TRIGGER USER")
-        instance.change(
-            "UPDATE replies SET created_at = created_at - interval '7 days'"
-        )
+            assert "failed" not in cut.json["outcomes"]
+            assert "is spent" in cut.json["spent"]["stopped"]
+            assert instance.one("SELECT count(*) FROM curations") < THREADS
+            asked = endpoint.asked
+            assert (
+                sum(
+                    (await _do(poor, "curate", "--json", status=1))
+                    .json["outcomes"]
+                    .values()
+                )
+                == 0
+            )
+            assert endpoint.asked == asked
+            problems = (await _do(poor, "status", "--json", status=1)).json["problems"]
+            assert "US dollars for" in next(
+                p["text"] for p in problems if p["code"] == "budget_spent"
+            )
+            assert "is spent" in (await _do(poor, "status", "--check", status=1)).out
+            # A week later the same budget is new.
+            instance.change("ALTER TABLE replies DISABLE TRIGGER USER")
+            instance.change(
+                "UPDATE replies SET created_at = created_at - interval '7 days'"
+            )
         rich = _limited(instance, week_usd=1000)
         assert sum((await _do(rich, "curate", "--json")).json["outcomes"].values()) >= 1
         assert endpoint.asked == instance.one("SELECT count(*) FROM replies"), (
             "paid twice"
         )
         week = (await _do(rich, "status", "--json")).json["week"]
-        assert week["waiting"] == 0
+        assert week["usd"] == pytest.approx(sum(week["known_stages"].values()))
+        assert (week["waiting"], week["projected_usd"]) == (
+            0,
+            pytest.approx(week["usd"]),
+        )
         shown = await _do(rich, "status")
         assert "budget usd" in shown.out
         assert "1000" in shown.out
@@ -155,7 +164,11 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
             for row in told["spent"]
             if row["by"] == "stage"
         }
-        assert week["usd"] == pytest.approx(sum(stages.values()))
+        assert stages == pytest.approx(week["known_stages"])
+        assert (told["kept"], told["usd_a_kept_case"]) == (
+            week["kept"],
+            pytest.approx(week["usd_a_kept_case"]),
+        )
 
 
 async def test_a_weeks_budget_holds_at_an_endpoint_that_reports_no_usage(
@@ -185,7 +198,7 @@ async def test_a_weeks_budget_holds_at_an_endpoint_that_reports_no_usage(
     }
     week = (await _do(instance, "week", "show", "--json")).json
     assert week["cost"]["estimated"] == len(replies)
-    assert "an upper bound" in (await _do(instance, "status", status=None)).err
+    assert "by an upper bound" in (await _do(instance, "status", status=None)).err
 
 
 def _told_by_replies(instance: Instance) -> float:

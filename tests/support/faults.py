@@ -453,6 +453,9 @@ FAULTS: Mapping[str, Fault] = {
     "account-without-credit": Fault("circuit_open", circuit_opened("no credit")),
     "endpoint-down": Fault("circuit_open", circuit_opened("no connection")),
     "week-budget-spent": Fault("budget_spent", spent("2", week_usd=1.0)),
+    "stage-budget-spent": Fault(
+        "budget_spent", spent("2", stage_week_usd={"screener": 1.0})
+    ),
     "week-budget-spent-without-usage": Fault(
         "budget_spent", spent("2", estimated=True, week_usd=1.0)
     ),

@@ -114,8 +114,6 @@ def _remarks(status: Row) -> Iterator[str]:
     for problem in status["problems"]:
         if problem["acknowledged"]:
             yield f"acknowledged: {_line(problem)}"
-    if estimated := status["week"]["estimated"]:
-        yield f"replies of the week whose tokens count by an upper bound: {estimated}"
     if (parked := status["parked"])["threads"]:
         yield (
             f"parked for want of evidence: {parked['threads']}, the first since {parked['since']:%Y-%m-%d}; "

@@ -1,5 +1,6 @@
 """What engines cost in a time, by task, engine and source."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from medlive.clock import week_bounds
@@ -33,19 +34,32 @@ _SPENT = """
 """
 
 
-async def total_spending(session: Session, since: datetime, until: datetime) -> Record:
-    """What the replies cost that were stored in that time: known_usd of the replies with a price, unpriced (the number
-    of the others), estimated (those that count by an upper bound of their tokens)."""
-    [total] = await session.records(
+async def stage_spending(
+    session: Session, since: datetime, until: datetime
+) -> Sequence[Record]:
+    """What each stage's replies cost that were stored in that time: stage, known_usd of the replies with a price,
+    unpriced (the number of the others), estimated (those that count by an upper bound of their tokens)."""
+    return await session.records(
         """
-        SELECT coalesce(sum(cost_usd), 0)::float AS known_usd, count(*) - count(cost_usd) AS unpriced,
-            count(*) FILTER (WHERE estimated) AS estimated
-        FROM replies WHERE created_at >= :since AND created_at < :until
+        SELECT split_part(task, '.', 1) AS stage, coalesce(sum(cost_usd), 0)::float AS known_usd,
+            count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated
+        FROM replies WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
         """,
         since=since,
         until=until,
     )
-    return total
+
+
+async def mean_thread_cost(session: Session) -> float | None:
+    """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
+    mean: float | None = await session.value("""
+        SELECT CASE WHEN count(cost_usd) = count(*) THEN CAST(coalesce(sum(cost_usd), 0) AS float) / nullif((
+            SELECT count(DISTINCT thread_id) FROM curations
+            JOIN thread_revisions ON thread_revisions.id = curations.revision_id
+            WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
+        ), 0) END FROM replies
+        """)
+    return mean
 
 
 async def count_ended(

@@ -19,7 +19,7 @@ from medlive.service.schedule.steps import (
     summarize_counts,
 )
 from medlive.service.watch.facts import Facts
-from medlive.service.week_budget import spent_text
+from medlive.service.week_budget import week_limits
 
 ENDS_AFTER = timedelta(minutes=5)
 """A problem that was not seen for so long has ended; one that comes and goes is one problem."""
@@ -220,9 +220,14 @@ def circuit_open(facts: Facts) -> Iterator[Finding]:
 
 
 def budget_spent(facts: Facts) -> Iterator[Finding]:
-    """The week's budget is spent: no thread is begun before the next week."""
-    if text := spent_text(facts.week):
-        yield text, "the next week goes on, or raise [budget] in medlive.toml"
+    """A limit of the week is reached: no thread is begun before the next week."""
+    for limit in week_limits(facts.week):
+        if limit.is_spent:
+            yield (
+                limit.spent_text,
+                "the next week goes on, or raise [budget] in medlive.toml",
+                limit.stage,
+            )
 
 
 def unpriced(facts: Facts) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from medlive.db.audit.health import read_gauges
 from medlive.db.session import Database
 from medlive.service.watch.checks import CHECKS, read_problems
 from medlive.service.watch.facts import Facts, read_facts
+from medlive.service.week_budget import week_limits
 
 NAMES = {
     "medlive_info": ("The program's version.", "version"),
@@ -34,7 +35,7 @@ NAMES = {
         "task",
     ),
     "medlive_week_budget_usd": (
-        "[budget] week_usd; absent without a limit.",
+        "[budget] week_usd and stage_week_usd; absent without a limit.",
         "stage",
     ),
     "medlive_step_last_run_timestamp_seconds": (
@@ -93,8 +94,8 @@ def _watched(facts: Facts) -> Iterator[tuple[str, str, float]]:
             yield "step_last_run_timestamp_seconds", state.name, began
     for queue, workers in facts.workers.items():
         yield "queue_workers", queue, workers
-    if limit := facts.week["budget_usd"]:
-        yield "week_budget_usd", "all", limit
+    for limit in week_limits(facts.week):
+        yield "week_budget_usd", limit.stage or "all", limit.limit
     for place, _, free, size in facts.disks:
         yield "disk_free_bytes", place, free
         yield "disk_size_bytes", place, size

@@ -49,6 +49,15 @@ def test_a_variable_replaces_a_table_of_a_file(tmp_path: Path) -> None:
         load_settings({**environment, f"{variable}__SEED__X": "3"})
 
 
+def test_a_limit_of_an_unknown_stage_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "medlive.toml").write_text("[budget.stage_week_usd]\nscrener = 1.0\n")
+    with pytest.raises(
+        ConfigError,
+        match="screner",
+    ):
+        load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
+
+
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [
