@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument
 
 from medlive.cli.audit.thread import messages_table
-from medlive.cli.options import ByOption, DryRunOption, MomentOption
+from medlive.cli.options import ByOption, DryRunOption, MomentOption, OptionalCount
 from medlive.cli.output import (
     Grid,
     Result,
@@ -36,7 +36,6 @@ from medlive.service.harvest.harvest import (
     import_file,
     lift_source_quarantine,
 )
-from medlive.service.harvest.raw_files import prune_by_hand
 from medlive.service.harvest.reparse import reparse_sources
 from medlive.service.harvest.sources import (
     check_page,
@@ -65,6 +64,7 @@ COLUMNS = (
 def harvest(
     sources: SourcesArgument = None,
     since: MomentOption = None,
+    limit: OptionalCount = None,
     again: bool = False,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -76,6 +76,7 @@ def harvest(
 
     Args:
         since: Only threads opened on or after this day.
+        limit: Ask for at most so many threads a source.
         again: Harvest again although this week's is done.
     """
     settings = read_settings()
@@ -105,7 +106,7 @@ def harvest(
             "a harvest needs a contact address, which every request names",
             hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
         )
-    ended = with_instance(_harvest, wanted, since=since, again=again)
+    ended = with_instance(_harvest, wanted, since=since, limit=limit, again=again)
     return _describe_harvests(wanted, ended)
 
 
@@ -163,6 +164,8 @@ def _notes(done: HarvestResult) -> Iterator[str]:
         yield f"{done.source}: {text}"
     if done.already_done:
         yield f"{done.source}: {done.iso_week} was harvested already; --again harvests it once more"
+    if done.limited:
+        yield f"{done.source}: stopped at --limit; the next harvest of {done.iso_week} goes on from here"
 
 
 def import_(
@@ -333,21 +336,3 @@ def reparse(sources: SourcesArgument = None) -> Result:
         problems += [f"{path} is damaged or missing" for path in damaged]
     hint = "restore damaged files from a backup, then reparse again"
     return Result(value, [Grid(["source", *ends], rows)], notes, failed(problems, hint))
-
-
-def prune() -> Result:
-    """Remove files of raw pages that are older than `archive.keep_days`, and finish what takedowns left.
-
-    Threads stay. Exit status 1 when a community that is being harvested was left for the next time, or a file is
-    damaged.
-    """
-    counts = with_instance(prune_by_hand)
-    failure = None
-    if counts["busy"] or counts["damaged"]:
-        failure = CheckFailed(
-            f"{counts['busy']} communities being harvested, {counts['damaged']} files damaged",
-            hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
-        )
-    keep_days = read_settings().archive.keep_days
-    value = {"keep_days": keep_days, **counts}
-    return Result(value, [table_of([counts], list(counts))], failure=failure)

@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, tuple[str, str] | Group] = {
     "import": ("Import threads from JSON Lines files.", "harvest"),
     "source": Group(
         "The communities: list them, check what a page yields.",
-        {"harvest": ("list", "check", "lift", "reparse", "prune")},
+        {"harvest": ("list", "check", "lift", "reparse")},
     ),
     "harvest": ("Fetch new threads of the communities.", "harvest"),
     "evidence": Group(

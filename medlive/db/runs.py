@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
-CURATE, FILTER, PRUNE = "curate", "filter", "source prune"
+CURATE, FILTER = "curate", "filter"
 """The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
 SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
@@ -208,7 +208,7 @@ class History:
 
 _LATEST_RUNS = f"""
     {_STEPS} WHERE id IN (
-        SELECT max(id) FROM pipeline_runs WHERE ({_IS_STEP} OR command IN ('{CURATE}', '{PRUNE}'))
+        SELECT max(id) FROM pipeline_runs WHERE ({_IS_STEP} OR command = '{CURATE}')
             AND (iso_week <= :week OR iso_week IS NULL AND started_at <= :until) AND (outcome = 'done' OR NOT :done)
         GROUP BY command
     )

@@ -33,7 +33,8 @@ async def test_pages_are_read_again_pruned_and_taken_down(
     assert (told["counts"]["unchanged"], told["problems"]) == (3, [])
     await do("source", "reparse", "nowhere", status=2)
 
-    assert (await do("source", "prune", "--json")).json["files"] == 0
+    cleaned = (await do("week", "run", "retention", "--json")).json
+    assert (cleaned["outcome"], cleaned["counts"]["files"]) == ("done", 0)
 
     planned = (
         await do(
@@ -67,15 +68,13 @@ async def test_pages_are_read_again_pruned_and_taken_down(
     )
     assert path.name in broken.err
     path.unlink()
-    await do("source", "prune")
+    await do("week", "run", "retention")
     assert instance.one("SELECT count(*) FROM archives WHERE removed_at IS NULL") == 0
     (gone,) = (await do("source", "reparse", "sdn", "--json")).json
     assert gone["counts"] == {"bytes_gone": 1}
     runs = "SELECT command, outcome FROM pipeline_runs WHERE starts_with(command, 'source') ORDER BY id"
     assert instance.rows(runs) == [
         ("source reparse", "done"),
-        ("source prune", "done"),
         ("source reparse", "failed"),
-        ("source prune", "done"),
         ("source reparse", "done"),
     ]

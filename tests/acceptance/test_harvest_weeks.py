@@ -206,6 +206,19 @@ async def test_pages_of_another_layout_quarantine_the_source_with_their_bytes_ke
     )
 
 
+async def test_a_limit_leaves_the_week_open(forum: Forum, instance: Instance) -> None:
+    told = await _harvest(instance, "--limit", "3")
+    assert told["limited"]
+    assert len(_threads(instance)) == 3
+    assert instance.one("SELECT outcome FROM harvest_runs") == "partial"
+    await _harvest(instance)
+    assert len(_threads(instance)) == THREADS
+    assert instance.one("SELECT outcome FROM harvest_runs") == "done"
+    assert (
+        max(Counter(path for path in forum.asked if "/threads/" in path).values()) == 1
+    )
+
+
 async def test_a_list_that_cannot_be_had_fails_the_week_and_is_read_by_the_next_start(
     forum: Forum, instance: Instance
 ) -> None:
@@ -293,7 +306,7 @@ async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
     on_disk = {
         p.name: p.stat().st_size for p in (instance.home / "archive").rglob("*.warc.gz")
     }
-    # A kill between a file and its row leaves the file, without a page (see above), to `source prune`.
+    # A kill between a file and its row leaves the file, without a page (see above), to retention.
     assert sizes.items() <= on_disk.items()
 
 

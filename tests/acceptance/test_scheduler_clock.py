@@ -301,9 +301,8 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(
         "freeze",
         "retention",
     }
-    assert [s["not_modified_share"] for s in told["sources"]] == [None, 0.75]
     (sdn,) = (s for s in told["steps"] if s["step"] == "harvest:sdn")
-    assert sdn["last"]["took"] == "0 s"
+    assert sdn["last"]["took"] == "0:00:00"
     assert (sdn["last"]["outcome"], sdn["last"]["in_short"]) == (
         "done",
         "pages 9, conditional 8, not_modified 6",

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.online import service
+from medlive.instance.opening import open_retriever
 from medlive.instance.paths import index_path
+from medlive.service.watch import doctor
 from medlive.service.watch.doctor import Diagnosis, examine
 from tests.support.bad_endpoint import (
     BadEndpoint,
@@ -232,6 +235,18 @@ async def test_what_spoils_no_week_is_a_warning(set_up: SetUp) -> None:
     set_up.endpoint.script = [sends(READY)]
     set_up.change(prices={})
     assert "price" in (await set_up.examined())["role grader"].text
+
+
+async def test_a_language_that_no_encoder_reads_is_named(
+    set_up: SetUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = open_retriever(Settings(home=set_up.home))
+    side = SimpleNamespace(weights={"en": 1.0})
+    read = SimpleNamespace(search=index.search, dense=[side])
+    monkeypatch.setattr(doctor, "open_retriever", lambda settings: read)
+    finding = (await set_up.examined())["evidence"]
+    assert finding.health == "warning"
+    assert "in zh: no encoder reads it" in finding.text
 
 
 async def test_mail_is_delivered_to_the_one_who_reads_it(set_up: SetUp) -> None:

@@ -92,7 +92,6 @@ _SOURCES = (
     "name",
     "last_run",
     "last_outcome",
-    "not_modified_share",
     "quarantined_at",
 )
 _WEEK = (
@@ -100,13 +99,10 @@ _WEEK = (
     "usd",
     "known_usd",
     "budget_usd",
-    "projected_usd",
     "estimated",
     "waiting",
     "delayed",
     "delayed_until",
-    "kept",
-    "usd_a_kept_case",
 )
 _FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
 

@@ -26,6 +26,7 @@ from medlive.db.backups import (
     scratch_database,
     server_version,
 )
+from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database, advisory_lock
 from medlive.db.threads.threads import ensure_sources
@@ -61,6 +62,7 @@ from medlive.service.backup.contents import (
 )
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
+from medlive.snapshot.model import folder_name
 
 _PRIVATE = ".restore-"
 
@@ -312,6 +314,14 @@ async def try_backup(
                 restored.begin() as session,
             ):
                 rows = await count_rows(session)
+                snapshots = await list_snapshots(session)
+    for snapshot in snapshots:
+        digest = digests.get(f"snapshots/{folder_name(snapshot.version)}/{SUMS}")
+        is_there = snapshot.state == "frozen" and digest is not None
+        if is_there and snapshot.sums_digest != f"sha256:{digest}":
+            raise CheckFailed(
+                f"{folder} does not come back as it was written: snapshot {snapshot.version} has other files"
+            )
     for table in sorted(about.rows.keys() | rows.keys()):
         expected, got = about.rows.get(table), rows.get(table)
         if got != expected:

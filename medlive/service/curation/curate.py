@@ -160,8 +160,8 @@ async def run_curation(
 
     Judges at most `limit` new threads; `retry_failed` includes those with `max_attempts` failures, `again` those
     that another pipeline has decided. Parked threads are searched again where the library has changed, and rejected
-    where they are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs, the
-    state of its endpoints, and the funnel over all threads.
+    where they are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs, and
+    the funnel over all threads.
     """
     chain = build_filters(settings)
     async with (

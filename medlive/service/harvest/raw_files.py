@@ -16,7 +16,6 @@ from pathlib import Path
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.harvest import fetches
-from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.intake import ArchiveRow
 from medlive.instance.paths import archive_path
@@ -172,11 +171,3 @@ async def _retain(
 def _remove(folder: Path, paths: Iterable[str]) -> None:
     for path in paths:
         (folder / path).unlink(missing_ok=True)
-
-
-async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, int]:
-    """Apply retention and record the run, so that one by cron counts for the scheduler; its counts."""
-    async with recorded_run(database, PRUNE, {}) as run:
-        counts = run.counts = dict(await apply_retention(database, settings))
-        run.failed, run.partial = bool(counts["damaged"]), bool(counts["busy"])
-    return counts

@@ -1,6 +1,6 @@
 """The sources: their settings, their health, and what one page of them yields. `medlive status` imports it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -84,19 +84,13 @@ async def source_health(database: Database, source: str | None) -> list[dict[str
     return sources
 
 
-def not_modified_share(counts: Mapping[str, int]) -> float | None:
-    """The share of a harvest's conditional requests answered with 304; None without any."""
-    asked = counts.get("conditional", 0)
-    return counts.get("not_modified", 0) / asked if asked else None
-
-
 async def check_page(
     settings: Settings, source: str, url: str, body: bytes | None
 ) -> dict[str, Any]:
     """Parse a thread's one or first page: `thread` as in the import format, and `fields`.
 
-    `fields` maps a name to its value or to how many messages have it. `body` is a saved page's bytes; None fetches
-    the page. Nothing is stored. Raises UsageError, LayoutError, NotAThread, and what fetching raises.
+    `fields` maps a name to its value. `body` is a saved page's bytes; None fetches the page. Nothing is stored.
+    Raises UsageError, LayoutError, NotAThread, and what fetching raises.
     """
     from medlive.deidentify.detect import keyed_handle
     from medlive.service.database import handle_key
@@ -116,9 +110,6 @@ async def check_page(
     for name in ("thread_id", "language", "title", "tags", "posted_at"):
         fields[name] = content.get(name, getattr(thread, name))
     fields["messages"] = len(messages)
-    for field in ("text", "posted_at", "media", "verified"):
-        count = sum(bool(message[field]) for message in messages)
-        fields[f"with {field}"] = f"{count} of {len(messages)}"
     fields["next page"] = site.next_page(page)
     identity = {
         name: getattr(thread, name)

@@ -20,7 +20,7 @@ from medlive.db.release.weeks import (
     save_wait,
     week_standing,
 )
-from medlive.db.runs import CURATE, PRUNE, SCHEDULER, History, Run, load_history
+from medlive.db.runs import CURATE, SCHEDULER, History, Run, load_history
 from medlive.db.session import Database, Session, read_clock
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
@@ -42,7 +42,7 @@ QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
 AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
 """Step → the step that must be done first, for the same week; it follows at once."""
-BY_HAND = {QUEUE: CURATE, RETENTION: PRUNE}
+BY_HAND = {QUEUE: CURATE}
 """Step → the equivalent command for cron or by hand, where there is one that is recorded."""
 QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
 QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)

@@ -17,6 +17,8 @@ from medlive.config import RoleSettings, Settings
 from medlive.db.schema.differences import find_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
+from medlive.evidence.encoders.folders import DOWNLOAD
+from medlive.evidence.encoders.table import LANGUAGES
 from medlive.instance.opening import open_endpoint, open_retriever
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import load_signing_key
@@ -208,6 +210,13 @@ async def examine_evidence(settings: Settings) -> Diagnoses:
         (hits,) = await index.search([Query(_SUBJECT)], k=3)
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
         yield _judge_search(len(hits), step, "evidence")
+        read = {language for side in index.dense for language in side.weights}
+        if read and (lacking := [name for name in LANGUAGES if name not in read]):
+            text = (
+                f"searched by words alone in {', '.join(lacking)}: no encoder reads it"
+            )
+            step = f"{DOWNLOAD} NAME, then medlive evidence build; docs/evidence.md has a table of encoders"
+            yield Diagnosis("warning", text, step)
     except IndexMissing:
         if not settings.evidence.online:
             raise

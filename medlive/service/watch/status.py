@@ -9,7 +9,7 @@ from medlive.clock import now, week_bounds
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
-from medlive.db.audit.spending import Spent, mean_thread_cost, spending
+from medlive.db.audit.spending import Spent, spending
 from medlive.db.curation.funnel import funnel, outcomes_by_paper
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.proofs import proofs_made
@@ -24,7 +24,6 @@ from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.instance.paths import index_path
-from medlive.service.harvest.sources import not_modified_share
 from medlive.service.release.withdraw import check_person_name, check_reason
 from medlive.service.schedule.steps import (
     FREEZE,
@@ -95,13 +94,8 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     "problems" has each thing a person must look at.
     """
     facts = await read_facts(database, settings)
-    sources = []
-    for source in facts.sources:
-        harvests = facts.history.harvests.get(source.name)
-        share = not_modified_share(harvests.latest.counts) if harvests else None
-        sources.append({**vars(source), "not_modified_share": share})
     return {
-        "sources": sources,
+        "sources": list(map(vars, facts.sources)),
         "steps": list(map(step_as_json, facts.steps)),
         "scheduler_active": facts.scheduler_active,
         "problems": await read_problems(database, settings, facts),
@@ -109,7 +103,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
 
 
 async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
-    """Everything `medlive status` prints, as JSON values: the funnel, `read_health`, and what the week will cost."""
+    """Everything `medlive status` prints, as JSON values: the funnel, `read_health`, and what the week has cost."""
     from medlive.evidence.manifest import describe_retriever  # imports NumPy
 
     async with database.begin() as session:
@@ -117,12 +111,7 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         failures = await failed_threads(session, most=20)
         parked = await count_parked(session)
         queued = await count_waiting(session, Queue.CURATE)
-        week = await read_spending(
-            session,
-            settings.budget,
-            waiting=queued.open,
-            usd_a_thread=await mean_thread_cost(session),
-        )
+        week = await read_spending(session, settings.budget)
     section, index = settings.evidence, index_path(settings)
     retriever = describe_retriever(index, section.retriever)
     if section.online:
@@ -135,7 +124,12 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         "failures": list(map(vars, failures)),
         "retriever": retriever,
         **await read_health(database, settings),
-        "week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at},
+        "week": week
+        | {
+            "waiting": queued.open,
+            "delayed": queued.delayed,
+            "delayed_until": queued.next_at,
+        },
     }
 
 

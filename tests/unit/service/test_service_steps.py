@@ -372,13 +372,6 @@ def test_what_a_person_or_cron_did_counts() -> None:
     assert (
         states(tuesday, replace(EMPTY, done={"curate": early}))["queue"].status == "due"
     )
-    pruned = replace(
-        EMPTY, done={"source prune": run(None, MONDAY + timedelta(days=6, hours=22))}
-    )
-    assert (
-        states(MONDAY + timedelta(days=6, hours=23), pruned)["retention"].status
-        == "done"
-    )
     frozen = replace(EMPTY, frozen_week="2026.W47", frozen_at=tuesday)
     assert (
         states(MONDAY + timedelta(days=6, hours=20), frozen)["freeze"].status == "done"
