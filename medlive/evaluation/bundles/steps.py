@@ -215,11 +215,14 @@ def check_contents(state: Verification, out: Faults) -> None:
 
 def _compare(name: str, expected: bytes, data: bytes, out: Faults) -> None:
     """Add the first line in which a file is another than expected."""
-    pairs = zip_longest(expected.split(b"\n"), data.split(b"\n"), fillvalue=b"")
+    pairs = zip_longest(expected.split(b"\n"), data.split(b"\n"))
     for number, lines in enumerate(pairs, start=1):
-        want, got = (line.decode("utf-8", "backslashreplace") for line in lines)
-        if want == got:
+        if lines[0] == lines[1]:
             continue
+        want, got = (
+            "no line" if line is None else line.decode("utf-8", "backslashreplace")
+            for line in lines
+        )
         if name.endswith(".jsonl"):
             want, got = "a row as medlive writes it for the public", "another form"
         out.add(f"{name}:{number}", want[:120], got[:120])
