@@ -68,7 +68,7 @@ def read_meta(
         UsageError: If it is of a judge that graded none of the runs.
     """
     meta = read_json(path, Meta, "meta.json")
-    judge = meta.grader.get("judge")
+    judge = str(meta.grader.get("judge"))
     if judge not in judges:
         raise UsageError(f"{path} is about {judge}, which graded none of the runs")
     return meta

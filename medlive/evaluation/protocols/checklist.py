@@ -161,7 +161,7 @@ def compare_with_people(
     for rated in read_people(path):
         if not rated.model and len(models) > 1:
             raise BadInput(
-                f"{path.name}: expected a model in each row, one of {', '.join(models)}",
+                f"{path.name}: {rated.case_id}, {rated.rater}: expected a model, one of {', '.join(models)}",
                 hint=FORMAT,
             )
         place = rated.model or "".join(models), rated.case_id
