@@ -43,7 +43,6 @@ from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.model import (
     Answer,
-    AnswerState,
     CaseSet,
     EvaluationCase,
     Grade,
@@ -357,13 +356,9 @@ def check_rows(state: Verification, out: Faults) -> None:
                 out.add(f"{name}:{number}", what, "another")
                 break
     info, total, answers = run.info, len(run.cases), rows[RESPONSES]
-    missing = total - len(answers)
-    failed = sum(answer.state is AnswerState.FAILED for answer in answers)
-    unanswered = missing + sum(not answer.gradable for answer in answers)
+    unanswered = total - sum(answer.gradable for answer in answers)
     if unanswered > 0:
-        state.add_note(
-            f"{unanswered} of {total} cases have no answer ({failed} failed, {missing} missing)"
-        )
+        state.add_note(f"{unanswered} of {total} cases have no answer")
     own = {"", info.model, info.asked_as}
     others = [answer.model for answer in answers if answer.model not in own]
     if others:
