@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from medlive.evaluation.model import EvaluationCase
@@ -29,11 +30,8 @@ class Entry:
     @property
     def mean(self) -> float | None:
         """Over the models that have a score."""
-        known = []
-        for score in self.scores:
-            if score is not None and score.score is not None:
-                known.append(score.score)
-        return sum(known) / len(known) if known else None
+        known = [s.score for s in self.scores if s and s.score is not None]
+        return fmean(known) if known else None
 
     @property
     def open(self) -> int:
@@ -53,13 +51,9 @@ def entries(report: Report) -> list[Entry]:
         # With the criteria of every origin, whichever the metric counts.
         cases = {case.case_id: case for case in model.run.cases}
         for score in model.cases:
-            case_id = score.case_id
-            case = cases.get(case_id, score.case)
-            fresh = Entry(
-                case,
-                [None] * len(report.models),
-            )
-            by_id.setdefault(case_id, fresh).scores[place] = score
+            case = cases.get(score.case_id, score.case)
+            fresh = Entry(case, [None] * len(report.models))
+            by_id.setdefault(score.case_id, fresh).scores[place] = score
     return [by_id[case_id] for case_id in sorted(by_id)]
 
 

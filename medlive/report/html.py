@@ -134,8 +134,10 @@ class Section:
     @property
     def lacking(self) -> bool:
         """Whether it only says what is missing."""
-        alone = [part.count("</p>") == 1 for part in self.parts]
-        return all(alone) and all(p.strip().startswith(_LACKS) for p in self.parts)
+        return all(
+            part.count("</p>") == 1 and part.strip().startswith(_LACKS)
+            for part in self.parts
+        )
 
 
 def picture(
@@ -157,11 +159,6 @@ def picture(
     )
     data = base64.b64encode(drawn.encode()).decode("ascii")
     return Markup(_PARTS.picture(title, f"data:image/svg+xml;base64,{data}"))
-
-
-def upper_first(text: str) -> str:
-    """A sentence's beginning."""
-    return text[:1].upper() + text[1:]
 
 
 def resource(name: str) -> str:

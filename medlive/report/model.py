@@ -14,8 +14,6 @@ from medlive.evaluation.agreement.meta import Meta
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
-    NamedCause,
-    RootCause,
     load_audit,
 )
 from medlive.evaluation.scoring.contamination import (
@@ -68,7 +66,7 @@ def read_meta(
         UsageError: If it is of a judge that graded none of the runs.
     """
     meta = read_json(path, Meta, "meta.json")
-    judge = meta.grader.get("judge")
+    judge = str(meta.grader.get("judge"))
     if judge not in judges:
         raise UsageError(f"{path} is about {judge}, which graded none of the runs")
     return meta
@@ -166,18 +164,6 @@ class Report:
     def axes(self) -> list[str]:
         """The axes of all models' criteria."""
         return sorted({axis for model in self.models for axis in model.axes})
-
-    def examples(
-        self,
-        most: int,
-    ) -> list[tuple[str, RootCause, NamedCause]]:
-        """(label, cause, finding) of the lowest `most` audited cases of each model and cause."""
-        examples = []
-        for label, audit in self.audits.items():
-            for cause in RootCause:
-                for finding in audit.of(cause)[:most]:
-                    examples.append((label, cause, finding))
-        return examples
 
     @property
     def errata_files(self) -> list[str]:

@@ -24,7 +24,6 @@ from medlive.report.html import (
     page,
     points,
     render,
-    upper_first,
     utf8,
 )
 from medlive.report.model import Report, analyse, read_json, unpublishable
@@ -40,13 +39,8 @@ def portfolio_page(portfolio: Portfolio) -> str:
         "portfolio.html",
         portfolio=portfolio,
         overridden=portfolio.overridden,
-        numeric=lambda table, place: (
-            not any(isinstance(row[place], str) for row in table.rows)
-        ),
         cell=format_cell,
-        states=lambda reasons: "; ".join(f"{n}: {why}" for why, n in reasons.items()),
         slug=_slug,
-        upper_first=upper_first,
     )
     nav = [("index.html", "Scores"), (LIST, "Cases")]
     nav += [("#ranks", "Ranks"), ("#alike", "How alike tasks are")]

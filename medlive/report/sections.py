@@ -94,11 +94,8 @@ def one_scale(report: Report) -> Section:
     return Section("scale", "One scale", [*parts, drawn])
 
 
-_NO_SLICE = {
-    "month": "No scored case has a date that can be read, so scores over time cannot be shown.",
-    "specialty": "No scored case names a specialty.",
-    "theme": "No scored case names a theme.",
-}
+_OWN = ("month", "specialty", "theme")
+"""The kinds of slices with a section that is always there."""
 
 
 def by_value(
@@ -109,10 +106,7 @@ def by_value(
     values: dict[str, list[ScoreEstimate | None]] = {}
     for place, model in enumerate(report.models):
         for value, estimate in model.slices.get(kind, {}).items():
-            row = values.setdefault(
-                value,
-                [None] * len(report.models),
-            )
+            row = values.setdefault(value, [None] * len(report.models))
             row[place] = estimate
     return {value: values[value] for value in sorted(values, key=slice_order)}
 
@@ -120,7 +114,7 @@ def by_value(
 def others(report: Report) -> Iterator[Section]:
     """The sections of the slices that have none of their own."""
     for kind in (*SLICES, AXIS):
-        if kind not in _NO_SLICE and by_value(report, kind):
+        if kind not in _OWN and by_value(report, kind):
             name = f"by-{kind.replace(' ', '-')}"
             yield slices(report, kind, name, f"By {kind}")
 
@@ -133,15 +127,9 @@ def slices(
 ) -> Section:
     """The section of a kind of slice: a heat map of specialties and themes (LiveMedBench, Figures 1 and 5)."""
     values = by_value(report, kind)
-    part = missing(_NO_SLICE.get(kind, ""))
+    part = missing(f"No scored case names a {kind}.")
     if values:
-        shaded = kind in ("specialty", "theme")
-        part = report.render(
-            "slices.html",
-            kind=kind,
-            values=values,
-            shaded=shaded,
-        )
+        part = report.render("slices.html", kind=kind, values=values)
     return Section(name, title, [part])
 
 
@@ -164,16 +152,10 @@ def contamination(report: Report) -> Section:
     table = report.contamination
     if table is None:
         return Section("contamination", _CONTAMINATION, [missing(_NO_CUTOFFS)])
-    rows = []
-    for model in table.models:
-        if (drop := model.drop) is not None and drop.difference is not None:
-            rows.append((model.label, drop.difference, drop.low, drop.high))
-    figure = missing(_NO_DROP)
-    if rows:
-        title = report.marked("Drop past the cutoff")
-        drawn = picture(title, "points, with 95 % intervals", rows)
-        figure = soft(_DROPS) + drawn
-    parts = [figure, report.render("contamination.html")]
+    caption = missing(_NO_DROP)
+    if any(model.drop and model.drop.difference is not None for model in table.models):
+        caption = soft(_DROPS)
+    parts = [caption, report.render("contamination.html")]
     for model in table.models:
         parts += [soft(f"{model.label}: {note}.") for note in model.notes]
     if not table.arms:
@@ -337,13 +319,11 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
 
 
 def _profile(report: Report, profiles: Profiles) -> Markup:
-    plural = {"theme": "themes", "specialty": "specialties"}[profiles.kind]
     n = len(report.models)
     if len(profiles.values) < 2 or np.isnan(profiles.between_values).all():
-        least = "three models or more, and two "
         return missing(
-            f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 "
-            f"scored cases; here are {n} models and {len(profiles.values)} such {plural}."
+            f"No correlation by {profiles.kind}: it needs three models or more, and two values with at least 5 "
+            f"scored cases of every model; here are {n} models and {len(profiles.values)} such values."
         )
     few = "; so few say little" if n < 6 else ""
     caption = soft(
@@ -355,7 +335,7 @@ def _profile(report: Report, profiles: Profiles) -> Markup:
         caption += soft(f"Left out, for too few scored cases: {names}.")
     return caption + report.render(
         "matrix.html",
-        title=f"Correlation between {plural}",
+        title=f"Correlation by {profiles.kind}",
         labels=profiles.values,
         rows=profiles.between_values,
         least=-1,

@@ -163,13 +163,8 @@ def scores_json(table: ScoreTable) -> Row:
 
 
 def scale_row(table: ScoreTable) -> Row:
-    """The models on one scale (docs/scale.md): abilities, weeks, and suspects."""
+    """The models on one scale (docs/scale.md): abilities and weeks."""
     abilities = abilities_of(table)
-    suspects = []
-    for item in abilities.suspects:
-        assert item.criterion is not None
-        about = {"case_id": item.case.case_id, "criterion_id": item.criterion.id}
-        suspects.append(about | _row(item.figures))
     return {
         "why": abilities.scale.why,
         "abilities": _rows(abilities.scale.abilities),
@@ -177,7 +172,6 @@ def scale_row(table: ScoreTable) -> Row:
         "weeks": _rows(abilities.weeks),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
-        "suspects": suspects,
     }
 
 

@@ -190,9 +190,9 @@ def hard_bytes(weeks: HardWeeks) -> bytes:
 
 
 def fix_hard(path: Path, data: bytes) -> None:
-    """Keep what `hard_bytes` made, unless it holds no week. Raises BadInput, DiskFull."""
-    if data != b"{}":
-        with writing(path):
+    """Keep what `hard_bytes` made, unless it lies there or holds no week. Raises BadInput, DiskFull."""
+    with writing(path):
+        if data != b"{}" and not (path.is_file() and path.read_bytes() == data):
             write_whole(path, data)
 
 

@@ -165,12 +165,9 @@ def site_files(
         made[f"data/{board.slug}.bin"] = verdict_bytes(board)
     scales = shared_scales(content.boards, content.hard)
     made[f"data/{HARD}"] = hard_bytes(hard_weeks(scales, content.hard))
-    by_id = [content.cases[case_id] for case_id in sorted(content.cases)]
-    # The latest posted first.
+    # The latest posted first, then by id.
     cases = sorted(
-        by_id,
-        key=lambda case: case.posted_at,
-        reverse=True,
+        content.cases.values(), key=lambda case: case.posted_at, reverse=True
     )
     entries = []
     texts = []
@@ -180,8 +177,9 @@ def site_files(
             "id": case.case_id,
             "page": case_page(case),
             "query": case.query,
+            "posted": str(case.posted_at),
         }
-        entries.append(entry | {"posted": str(case.posted_at)})
+        entries.append(entry)
         criteria = [criterion.criterion for criterion in case.criteria]
         texts.append(" ".join([case.narrative, case.advice, *criteria]))
     # What the browser filters and shows of each case, and the texts that it fetches to search for words.

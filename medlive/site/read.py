@@ -280,10 +280,7 @@ def _boards(
     left_out += [(report.path.name, why) for report, why in unranked]
     boards = []
     for place, ranking in enumerate(rankings, start=1):
-        trust = {}
-        for report in ranking.ranked:
-            if report.run is not None:
-                trust[report.run.info.model] = report.trust
+        trust = {report.model: report.trust for report in ranking.ranked}
         # How much room the cases leave above an ordinary answer, where that is known.
         ordinary = Counter[float]()
         for own in ranking.table.models[0].run.cases:
@@ -317,7 +314,7 @@ def board_of(
     *,
     slug: str,
     notes: Sequence[str] = (),
-    trust: Mapping[str, str] | None = None,
+    trust: Mapping[str | None, str] | None = None,
 ) -> BoardEntry:
     """A board of runs on the same cases by the same grader.
 

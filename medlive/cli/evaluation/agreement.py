@@ -72,7 +72,7 @@ def meta(
     title = titled("case scores against people's mean")
     shown.append(table_of(grading.cases, names, title))
     if grading.repeated is not None:
-        rounds = ("rounds", "criteria", "invalid", "equal", "ac1")
+        rounds = ("rounds", "invalid", "equal", "ac1")
         title = titled("the grader with itself")
         shown.append(table_of([grading.repeated], (*rounds, "score_range"), title))
     return Result(grading, shown, grading.notes)
@@ -126,13 +126,10 @@ def compare(
         about = {"criteria": row["group"], "differ": pair.confusion.differing}
         figures = fields_of(pair, (*_PAIR[:-1], *_RATES))
         rows.append(about | figures | {"undecided": row["undecided"]})
-    names = ("model", "first", "second", "spearman", "kendall")
-    every = (*names, "mean_absolute_difference")
     orders = ("first", "second", "mean_absolute_difference", "spearman", "kendall")
     title = "models under each judge, on common cases"
     shown = [
         table_of(rows, list(rows[0]), "criteria, with 95 % intervals over cases"),
-        table_of(comparison.cases, every, "scores of a model's cases"),
         table_of(comparison.scores, ("model", "judge", "score"), title),
         table_of(comparison.rankings, orders, "the order of models"),
     ]

@@ -14,11 +14,7 @@ import numpy as np
 
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.humans import items_of
-from medlive.evaluation.model import (
-    EvaluationCase,
-    EvaluationCriterion,
-    cluster_numbers,
-)
+from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.runs.folder import GRADES, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
@@ -31,8 +27,8 @@ from medlive.statistics.bootstrap import (
     mean_estimate,
     with_interval,
 )
-from medlive.statistics.correlation import LEAST, correlate, kendall, spearman
-from medlive.statistics.raters import Codes, agree, code_of, mean_of
+from medlive.statistics.correlation import LEAST, kendall, spearman
+from medlive.statistics.raters import Codes, agree, code_of
 
 _TOPS = (1, 3, 5)
 Gradings = Mapping[str, Mapping[str, GradedRun]]
@@ -48,10 +44,8 @@ class Judges:
     models: tuple[str, ...]
     judges: tuple[str, ...]
     criteria: tuple[Row, ...]
-    """Two judges on the criteria of one `group` over all models, as a `pair`: "all", "positive", "negative" (by the
-    sign of the points), or an axis. Criteria that only one of them decided, or neither, are `undecided`."""
-    cases: tuple[Row, ...]
-    """How alike two judges, `first` and `second`, score one `model`'s cases (Equation 1) that both graded whole."""
+    """Two judges on the criteria of one `group` over all models, as a `pair`: "all", "positive" or "negative" (by the
+    sign of the points). Criteria that only one of them decided, or neither, are `undecided`."""
     scores: tuple[Row, ...]
     """The mean of Equation 1 of each `model` under each `judge`, on the cases common to all models and judges."""
     rankings: tuple[Row, ...]
@@ -79,7 +73,6 @@ def compare_judges(
     models = gradings(runs, judges)
     names = list(dict.fromkeys(chain.from_iterable(models.values())))
     criteria: list[Row] = []
-    cases: list[Row] = []
     notes = _unpublishable(models)
     for first, second in combinations(names, 2):
         pairs = []
@@ -88,22 +81,7 @@ def compare_judges(
                 continue
             pair = by_judge[first], by_judge[second]
             pairs.append(pair)
-            shared = comparable(*pair)
-            scores = [run.whole_scores() for run in pair]
-            ids = set.intersection(*map(set, scores))
-            both = [case for case in shared if case.case_id in ids]
-            x, y = (np.array([own[case.case_id] for case in both]) for own in scores)
-            clusters = _clusters(both)
-            row = {
-                "model": model,
-                "first": first,
-                "second": second,
-                "spearman": correlate("spearman", x, y, clusters=clusters, **draws),
-                "kendall": correlate("kendall", x, y, clusters=clusters, **draws),
-                "mean_absolute_difference": mean_of(np.abs(x - y), clusters, **draws),
-            }
-            cases.append(row)
-            if unlike := len(pair[0].cases) - len(shared):
+            if unlike := len(pair[0].cases) - len(comparable(*pair)):
                 notes.append(
                     f"{model}: {unlike} cases have no answer, or another one or another rubric; left out"
                 )
@@ -129,7 +107,6 @@ def compare_judges(
         models=tuple(models),
         judges=tuple(names),
         criteria=tuple(criteria),
-        cases=tuple(cases),
         scores=tuple(means),
         rankings=tuple(rankings),
         notes=tuple(notes),
@@ -224,22 +201,6 @@ def gradings(
     return models
 
 
-def two_judges(
-    run_dir: Path,
-    judges: Sequence[str],
-) -> tuple[GradedRun, GradedRun]:
-    """A run under its two judges, in the order of the log. Raises UsageError for more or fewer."""
-    runs: dict[str, GradedRun] = {}
-    for by_judge in gradings([run_dir], judges).values():
-        runs |= by_judge
-    if len(runs) != 2:
-        raise UsageError(
-            f"expected two judges of {run_dir}, found {', '.join(runs) or 'none'}"
-        )
-    first, second = runs.values()
-    return first, second
-
-
 def read_sheet(
     run_dir: Path,
     judges: Sequence[str] = (),
@@ -250,7 +211,12 @@ def read_sheet(
     """
     other = against = None
     if judges:
-        run, other = two_judges(run_dir, judges)
+        (by_judge,) = gradings([run_dir], judges).values()
+        if len(by_judge) != 2:
+            raise UsageError(
+                f"expected two judges of {run_dir}, found {', '.join(by_judge)}"
+            )
+        run, other = by_judge.values()
         against = other.known_grader.model
     else:
         run = load_graded(run_dir)
@@ -280,30 +246,24 @@ def _by_group(
     pairs: Sequence[tuple[GradedRun, GradedRun]],
     **draws: Unpack[Draws],
 ) -> Iterator[Row]:
-    """The agreement on all criteria, by sign and by axis; a case's criteria are drawn together over all models."""
+    """The agreement on all criteria and by sign; a case's criteria are drawn together over all models."""
     cases: list[EvaluationCase] = []
-    criteria: list[EvaluationCriterion] = []
+    points: list[float] = []
     codes: list[list[int]] = []
     for pair in pairs:
         for case in comparable(*pair):
             verdicts = [run.verdicts(case.case_id) for run in pair]
             for criterion in case.criteria:
                 cases.append(case)
-                criteria.append(criterion)
+                points.append(criterion.points)
                 codes.append([code_of(met.get(criterion.id)) for met in verdicts])
     if not cases:
         return
     a, b = np.array(codes).T
     clusters = _clusters(cases)
-    points = np.array([criterion.points for criterion in criteria])
-    axes = np.array([criterion.axis or "" for criterion in criteria])
-    groups = {
-        "all": np.full(len(points), True),
-        "positive": points > 0,
-        "negative": points < 0,
-    }
-    for axis in sorted(set(axes.tolist()) - {""}):
-        groups[axis] = axes == axis
+    signs = np.sign(points)
+    everything = np.full(len(signs), True)
+    groups = {"all": everything, "positive": signs > 0, "negative": signs < 0}
     for group, kept in groups.items():
         if not kept.any():
             continue

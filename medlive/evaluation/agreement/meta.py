@@ -365,8 +365,7 @@ def repeated(
 ) -> dict[str, Any] | None:
     """Compute the stability of the run's grader, whose rounds these are; None if it graded only once.
 
-    - `rounds`, and `criteria` with a verdict in at least two rounds;
-    - `invalid`: rounds of a criterion without a verdict;
+    - `rounds`, and `invalid`: rounds of a criterion without a verdict;
     - `equal`: the mean over criteria of the share of equal pairs of rounds; `ac1`: with the rounds as raters;
     - `score_range`: the mean of highest minus lowest score over the rounds, for cases fully graded in every round.
     """
@@ -388,7 +387,6 @@ def repeated(
         ranges.append(np.ptp([own[case_id] for own in scores]))
     return {
         "rounds": n,
-        "criteria": int(((codes >= MET).sum(axis=1) >= 2).sum()),
         "invalid": int((codes == ABSENT).sum()),
         "equal": equal,
         "ac1": ac1,

@@ -38,7 +38,7 @@ ALWAYS = frozenset({BUNDLE, GRADES, RESPONSES, RUN, SCORES, SUMS})
 """The files of every bundle; open-book runs have their evidence too, runs that were read for harm the
 readings, signed ones a signature."""
 _KNOWN = ALWAYS | {EVIDENCE, READINGS, SIGNATURE}
-_ONLY = "only the files of a bundle"
+_ONLY = "only the files of a bundle, each as it is"
 _DIGITS = 6
 """Decimal places of figures, few enough to be equal on all machines."""
 _DAMAGED = (
@@ -171,12 +171,11 @@ def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
                 faults.add(".", _ONLY, f"{len(packed.infolist())} entries")
                 return files, faults
             for entry in packed.infolist():
-                if entry.filename not in _KNOWN:
-                    faults.add(entry.filename[:200], _ONLY, "another name")
-                elif entry.filename in files:
-                    faults.add(entry.filename, "one entry with that name", "more")
-                elif entry.compress_type != zipfile.ZIP_STORED:
-                    faults.add(entry.filename, "a plain file", "a compressed one")
+                is_plain = entry.compress_type == zipfile.ZIP_STORED
+                if entry.filename not in _KNOWN or not is_plain:
+                    faults.add(
+                        entry.filename[:200], _ONLY, "another name or compressed"
+                    )
                 elif entry.file_size <= len(data):
                     files[entry.filename] = packed.read(entry)
     except _DAMAGED as exc:

@@ -146,15 +146,9 @@ def _why_unranked(run: GradedRun, earlier: Sequence[Entry]) -> str:
 
 
 def _notes(entries: Sequence[Entry], left_out: RunErrata) -> Iterator[str]:
-    unproven = {
-        "not signed": "unsigned",
-        "integrity": "signed only with a key named in the bundle",
-    }
-    for trust, how in unproven.items():
-        names = [report.path.name for report, _ in entries if report.trust == trust]
-        if names:
-            yield f"{how}, so the origin is not verified: {', '.join(names)}"
     for report, _ in entries:
+        if report.trust != "origin":
+            yield f"{report.path.name}: its origin is not verified ({report.trust})"
         for note in report.notes:
             yield f"{report.path.name}: {note}"
     if left_out.concerned:

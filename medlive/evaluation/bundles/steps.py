@@ -43,7 +43,6 @@ from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.model import (
     Answer,
-    AnswerState,
     CaseSet,
     EvaluationCase,
     Grade,
@@ -215,11 +214,14 @@ def check_contents(state: Verification, out: Faults) -> None:
 
 def _compare(name: str, expected: bytes, data: bytes, out: Faults) -> None:
     """Add the first line in which a file is another than expected."""
-    pairs = zip_longest(expected.split(b"\n"), data.split(b"\n"), fillvalue=b"")
+    pairs = zip_longest(expected.split(b"\n"), data.split(b"\n"))
     for number, lines in enumerate(pairs, start=1):
-        want, got = (line.decode("utf-8", "backslashreplace") for line in lines)
-        if want == got:
+        if lines[0] == lines[1]:
             continue
+        want, got = (
+            "no line" if line is None else line.decode("utf-8", "backslashreplace")
+            for line in lines
+        )
         if name.endswith(".jsonl"):
             want, got = "a row as medlive writes it for the public", "another form"
         out.add(f"{name}:{number}", want[:120], got[:120])
@@ -354,13 +356,9 @@ def check_rows(state: Verification, out: Faults) -> None:
                 out.add(f"{name}:{number}", what, "another")
                 break
     info, total, answers = run.info, len(run.cases), rows[RESPONSES]
-    missing = total - len(answers)
-    failed = sum(answer.state is AnswerState.FAILED for answer in answers)
-    unanswered = missing + sum(not answer.gradable for answer in answers)
+    unanswered = total - sum(answer.gradable for answer in answers)
     if unanswered > 0:
-        state.add_note(
-            f"{unanswered} of {total} cases have no answer ({failed} failed, {missing} missing)"
-        )
+        state.add_note(f"{unanswered} of {total} cases have no answer")
     own = {"", info.model, info.asked_as}
     others = [answer.model for answer in answers if answer.model not in own]
     if others:

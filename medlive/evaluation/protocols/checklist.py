@@ -161,7 +161,7 @@ def compare_with_people(
     for rated in read_people(path):
         if not rated.model and len(models) > 1:
             raise BadInput(
-                f"{path.name}: expected a model in each row, one of {', '.join(models)}",
+                f"{path.name}: {rated.case_id}, {rated.rater}: expected a model, one of {', '.join(models)}",
                 hint=FORMAT,
             )
         place = rated.model or "".join(models), rated.case_id
@@ -197,21 +197,15 @@ def _agreement(
     compared: Sequence[Judged],
     **how: Unpack[Draws],
 ) -> Table:
-    groups: dict[str, list[Judged]] = {}
-    for member in compared:
-        groups.setdefault(member.case.theme or "none", []).append(member)
-    parts = [("all", compared), *groups.items()]
-    rows: Rows = []
-    for name, members in parts if len(groups) > 1 else parts[:1]:
-        cells = np.zeros((len(members), 2, 2))
-        for place, member in enumerate(members):
-            cells[place, int(not member.people), int(not member.usable)] = 1
-        numbers = cluster_numbers(member.case for member in members)
-        clusters = np.arange(len(members)) if numbers is None else numbers
-        equal = estimate(cells, equal_of_tables, clusters, **how)
-        counts = cells.sum(axis=0).astype(int).ravel().tolist()
-        rows.append([name, len(members), equal.value, equal.low, equal.high, *counts])
-    columns = ["category", "answers", "equal", "low", "high"]
+    cells = np.zeros((len(compared), 2, 2))
+    for place, member in enumerate(compared):
+        cells[place, int(not member.people), int(not member.usable)] = 1
+    numbers = cluster_numbers(member.case for member in compared)
+    clusters = np.arange(len(compared)) if numbers is None else numbers
+    equal = estimate(cells, equal_of_tables, clusters, **how)
+    counts = cells.sum(axis=0).astype(int).ravel().tolist()
+    rows: Rows = [[len(compared), equal.value, equal.low, equal.high, *counts]]
+    columns = ["answers", "equal", "low", "high"]
     columns += ["both usable", "people only", "judge only", "neither"]
     note = "People's label is the majority of the raters. The paper finds equal labels for 92.36 % of the answers."
     return Table("Usable by people and by the judge", columns, rows, note)

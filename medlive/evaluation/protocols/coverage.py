@@ -198,12 +198,10 @@ def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
         )
     n = sum(hits.n for hits in people)
     k = sum(hits.k for hits in people)
-    mean_n, mean_k = n / len(people), k / len(people)
-    t = max(1, round(mean_k))
-    share = min(1.0, t / mean_n)
+    t = max(1, round(k / len(people)))
+    share = min(1.0, t / (n / len(people)))
     return share, (
-        f"calibrated on {len(people)} answers by people: {k} of {n} criteria met ({k / n:.2%}), {mean_k:.2f} of "
-        f"{mean_n:.2f} a case, so t = {t} there and a share of {share:.3f}"
+        f"calibrated on {len(people)} answers by people: {k} of {n} criteria met, so t = {t} and a share of {share:.3f}"
     )
 
 

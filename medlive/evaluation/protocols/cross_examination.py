@@ -8,8 +8,6 @@ trusted. Prompts, checks and formulas are those that curation uses on thread and
 
 from collections.abc import Iterator, Sequence
 
-from pydantic import Field
-
 from medlive.curation.cross_examination import (
     MAX_TEXT,
     check_answers,
@@ -32,6 +30,8 @@ from medlive.evaluation.protocols.model import (
     mean,
 )
 
+COUNT = 10
+"""Questions made of each text, at most."""
 SCORES = (
     "coverage",
     "conformity",
@@ -49,13 +49,6 @@ class CrossExamine(SampledProtocol):
     name = "cross-examination"
     about = "what an answer leaves out, contradicts and adds to the advice (MEDIC)"
     figure = "mean of coverage, conformity and consistency, 0 to 100"
-
-    count: int = Field(
-        default=10,
-        ge=1,
-        le=20,
-        description="questions made of each text, at most",
-    )
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -85,7 +78,7 @@ class CrossExamine(SampledProtocol):
         for name, text in _texts(case, answer).items():
             inputs = {
                 "language": case.language,
-                "count": self.count,
+                "count": COUNT,
                 "text": text[:MAX_TEXT],
             }
             yield Question(
@@ -93,7 +86,7 @@ class CrossExamine(SampledProtocol):
                 part=f"questions of {name}",
                 inputs=inputs,
                 reply=QuestionsReply,
-                check=lambda reply: check_questions(reply, self.count),
+                check=lambda reply: check_questions(reply, COUNT),
             )
 
     def _putting(

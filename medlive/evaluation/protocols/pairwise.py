@@ -37,11 +37,9 @@ from medlive.statistics.bootstrap import (
     Estimate,
     Floats,
     interval,
-    known_or_none,
     over_draws,
 )
 from medlive.statistics.correlation import spearman
-from medlive.statistics.intervals import quotient
 from medlive.statistics.scale import connected
 
 CENTRE = 1000.0
@@ -206,7 +204,7 @@ class Pairwise(SampledProtocol):
         material: Material,
         replies: JudgeReplies,
     ) -> Results:
-        """Ratings over all judges on record, what each model took from each, and what the order did."""
+        """Ratings over all judges on record, and what the order did."""
         models = [run.label for run in material]
         possible = meetings(material, self.seed)
         judges: dict[str, list[Comparison]] = {}
@@ -226,11 +224,9 @@ class Pairwise(SampledProtocol):
         )
         won = points(matches, len(models))
         games = won + won.T
-        played = games.sum(axis=1)
-        shares = map(known_or_none, quotient(won.sum(axis=1), played))
         figures: Figures = {}
         rows: Records = []
-        for name, rating, met, share in zip(models, rated, played, shares, strict=True):
+        for name, rating, met in zip(models, rated, games.sum(axis=1), strict=True):
             figures[name] = rating.value
             rows.append(
                 {
@@ -239,22 +235,14 @@ class Pairwise(SampledProtocol):
                     "low": rating.low,
                     "high": rating.high,
                     "matches": int(met),
-                    "share of points": share,
                 }
             )
         rows.sort(key=lambda row: -(figures[str(row["model"])] or -np.inf))
-        against: Rows = []
-        for name, taken in zip(models, quotient(won, games), strict=True):
-            against.append([name, *map(known_or_none, taken)])
-        of_row = "The share of the points that the row's model took from the column's; NA: they did not meet."
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
         several = len(judges) > 1
         if several:
             note += f" Pooled over {', '.join(judges)}."
-        tables = [
-            Table.of_rows("Ratings", rows, note),
-            Table("Against one another", ["model", *models], against, of_row),
-        ]
+        tables = [Table.of_rows("Ratings", rows, note)]
         if several:
             tables.append(_alike(judges, len(models)))
         notes = list(match_notes(models, games, judges))
@@ -370,8 +358,7 @@ def _alike(judges: Mapping[str, list[Comparison]], models: int) -> Table:
         elos[name] = np.round(values, 6)
     rows: Rows = []
     for first, other in combinations(elos, 2):
-        both = int((~np.isnan(elos[first]) & ~np.isnan(elos[other])).sum())
-        rows.append([first, other, spearman(elos[first], elos[other]), both])
+        rows.append([first, other, spearman(elos[first], elos[other])])
     note = "Of the models' ratings; NA: fewer than three models."
-    titles = ("judge", "other judge", "Spearman", "models")
+    titles = ("judge", "other judge", "Spearman")
     return Table("How alike judges rank models", titles, rows, note)

@@ -7,10 +7,8 @@ left as they are: a model that always cries error gains nothing.
 
 import random
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, Turn
@@ -185,9 +183,7 @@ def plant(
             whole.append((not _ALARM.search(case.advice), rng.random(), task))
     whole.sort(key=lambda item: item[:2])
     kept = [case for *_, case in whole[: len(made)]]
-    tags = Counter(chain.from_iterable(case.tags for case in made))
-    kinds = ", ".join(f"{tags[f'error:{kind}']} {kind}" for kind in KINDS)
-    note = f"{len(made)} cases with an error ({kinds}), {len(kept)} without"
+    note = f"{len(made)} cases with an error, {len(kept)} without"
     return sorted([*made, *kept], key=lambda case: case.case_id), note
 
 

@@ -92,11 +92,6 @@ class Portfolio(BaseModel):
     overridden: tuple[Objection, ...] = ()
     """What was overridden to show the figures."""
 
-    @property
-    def models(self) -> list[str]:
-        """All models, in the order given."""
-        return [str(row[0]) for row in self.tables[0].rows]
-
 
 def ranks(
     figures: Figures,

@@ -223,7 +223,7 @@ def test_an_archive_that_is_made_to_harm_is_refused(room: Room) -> None:
         (packed(("odd\n\u202ename", b"")), "\\u000a"),
         (squeezed, "compressed"),
         (bomb, "compressed"),
-        (twice, "one entry with that name"),
+        (twice, "in another form"),
         (crowd, "entries"),
         (archive(room.files) + b"more", "in another form"),
         (b"#!/bin/sh\n" + archive(room.files), "in another form"),

@@ -458,8 +458,11 @@ def test_a_file_in_another_form_is_named_with_the_place(room: Room) -> None:
             room.files | {RUN: json.dumps(json.loads(room.files[RUN])).encode()},
             f"{RUN}:1",
         ),
+        (room.files | {RUN: room.files[RUN] + b"\n"}, f"{RUN}:"),
+        (room.files | {GRADES: room.files[GRADES][:-1]}, f"{GRADES}:"),
+        (room.files | {SCORES: room.files[SCORES] + b"\n"}, f"{SCORES}:"),
     ):
-        (step,) = [s for s in room.verify(sealed(files)).steps if s.number == 3]
+        step, *_ = room.verify(sealed(files)).failed
         (finding,) = step.findings
         assert finding.file.startswith(file)
 

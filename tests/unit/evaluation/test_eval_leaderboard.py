@@ -89,7 +89,7 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
     assert grader is not None
     assert grader.mode == "rubric"
     assert any(
-        "unsigned, so the origin is not verified: first.zip, better.zip" in note
+        "first.zip: its origin is not verified (not signed)" in note
         for note in both.notes
     )
     why = {report.path.stem: text for report, text in unranked}

@@ -128,7 +128,6 @@ async def test_what_follows_a_missing_answer_waits_for_it(tmp_path: Path) -> Non
     how: dict[str, Any] = {"use": ModelUse("m"), "created_at": AT, "template": "as-is"}
     first = await run_model(cases, Speaker(fails="强弱"), tmp_path / "run", **how)
     assert first.missing == 1
-    assert any("1 questions go on from" in note for note in first.notes)
     again = Speaker()
     second = await run_model(cases, again, tmp_path / "run", **how)
     assert (second.missing, [len(m) for m in again.asked]) == (0, [3, 5])

@@ -69,7 +69,7 @@ def test_the_papers_threshold_comes_of_its_own_counts() -> None:
     assert sum(k) == 2904
     share, note = calibrate(people)
     assert share == pytest.approx(1 / 3)
-    assert "2904 of 8550 criteria met (33.96%)" in note
+    assert "2904 of 8550 criteria met, so t = 10" in note
     with pytest.raises(UsageError):
         calibrate([])
 

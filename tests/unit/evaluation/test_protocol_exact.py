@@ -212,7 +212,7 @@ def test_a_portfolio_without_a_figure_is_read_and_shown(tmp_path: Path) -> None:
     assert "NA</td>" in portfolio_page(whole)
     (tmp_path / "portfolio.json").write_text(whole.model_dump_json())
     found = read_portfolio(tmp_path)
-    assert found.models == ["a"]
+    assert [list(row) for row in found.tables[0].rows] == [["a", None]]
     assert read_portfolio(tmp_path / "portfolio.json") == found
     (tmp_path / "other.json").write_text(
         '{"format": "medlive-portfolio", "tasks": [], "tables": []}'

@@ -93,8 +93,6 @@ async def test_the_better_model_wins_whatever_the_order(tmp_path: Path) -> None:
     found = await play(ALL, stuff, tmp_path, judge)
     assert len(judge.requests) == 3 * 12 * 2
     assert [row[0] for row in found.tables[0].rows] == ["m2", "m1", "m0"]
-    between = {row[0]: row[1:] for row in found.tables[1].rows}
-    assert between == {"m0": [None, 0, 0], "m1": [1, None, 0], "m2": [1, 1, None]}
     assert found.notes == [
         "in 0 of 36 matches asked in both orders, place decided: one side won twice"
     ]
@@ -134,7 +132,7 @@ async def test_what_is_equal_at_once_is_asked_once(tmp_path: Path) -> None:
     judge = Judge(lambda _: prefers("equal"))
     found = await play(ALL, stuff, tmp_path, judge)
     assert len(judge.requests) == 12
-    assert found.tables[0].rows[0][4:] == [12, 0.5]
+    assert found.tables[0].rows[0][4:] == [12]
 
 
 async def test_a_failed_comparison_is_no_draw_and_is_asked_again(
@@ -149,7 +147,6 @@ async def test_a_failed_comparison_is_no_draw_and_is_asked_again(
     assert done.settled < done.questions
     assert done.reasons
     found = ALL.results(stuff, read_findings(ALL, tmp_path, WHO)[0])
-    assert found.tables[1].rows[1][1] == 1.0  # of those that were compared
     assert int(found.tables[0].rows[0][4] or 0) < 12
     judge = Judge(by_skill)
     found = await play(ALL, stuff, tmp_path, judge)
@@ -198,16 +195,15 @@ async def test_judges_are_pooled_and_compared(
         )
 
     alone = await play(ALL, stuff, tmp_path, Judge(by_skill))
-    assert len(alone.tables) == 2
+    assert len(alone.tables) == 1
     both = await play(ALL, stuff, tmp_path, Judge(mixed, model="judge-2"))
-    pooled, _, agreement = both.tables
+    pooled, agreement = both.tables
     assert [row[0] for row in pooled.rows] == ["m2", "m3", "m1", "m0"]
     assert "Pooled over judge-2, judge-1." in pooled.note
     assert {row[4] for row in pooled.rows} == {72}
     # Ranks 1, 2, 3, 4 against 1.5, 3, 4, 1.5.
-    ((_, _, spearman, models),) = agreement.rows
+    ((_, _, spearman),) = agreement.rows
     assert spearman == pytest.approx(1 / np.sqrt(90), abs=1e-9)
-    assert models == 4
     for table in (pooled,):
         at = list(table.columns).index("low")
         for row in table.rows:

@@ -110,7 +110,7 @@ def test_half_are_correct_and_the_same_seed_plants_the_same() -> None:
     wrong = [one for one in made if edit_of(one)]
     assert 0 < len(made) - len(wrong) <= len(wrong)
     assert len({edit.kind for one in wrong if (edit := edit_of(one))}) == 5
-    assert note.startswith(f"{len(wrong)} cases with an error (")
+    assert note.startswith(f"{len(wrong)} cases with an error, ")
     assert plant(cases, seed=3)[0] == made
     assert plant(cases, seed=4)[0] != made
     with pytest.raises(UsageError, match="was not made by"):

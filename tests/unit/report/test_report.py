@@ -193,7 +193,7 @@ def test_what_cannot_be_shown_says_what_is_missing_and_how_to_have_it(
         "names an axis",
         "names a theme",
         "names a specialty",
-        "has a date",
+        "names a month",
         "No cutoff",
         "--template open-book",
         "eval audit",
