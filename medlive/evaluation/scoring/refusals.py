@@ -204,6 +204,8 @@ def _by_warning(warnings: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
     cases = run.info.cases
+    if cases.newer:
+        yield f"{cases.name}: {cases.newer}"
     if cases.publishable is not False and cases.notes:
         first, *others = cases.notes
         more = f"; and {len(others)} more in its run.json" if others else ""
