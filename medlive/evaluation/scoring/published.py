@@ -167,7 +167,10 @@ def kept_figures(
     try:
         return _FIGURES.validate_python(read_json(places[0], given=False))
     except ValidationError as exc:
-        raise BadInput(f"{places[0]} does not contain LiveMedBench's figures") from exc
+        raise BadInput(
+            f"{places[0]} does not contain LiveMedBench's figures",
+            hint="import the files once more",
+        ) from exc
 
 
 def _place(run: Path, judge: str) -> Path:

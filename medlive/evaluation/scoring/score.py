@@ -269,6 +269,11 @@ def score_runs(
         )
         models.append(model)
     models.sort(key=lambda model: model.overall.rank(model.label))
+    for model in models:
+        if n := model.rates.unscorable:
+            notes.append(
+                f"{model.label}: {n} cases have no criterion with positive points, and so no score by Equation 1"
+            )
     warnings = [
         *(objection.why for objection in overridden),
         *run_warnings(runs, grid.common, len(grid.score)),
