@@ -11,7 +11,7 @@ from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader, named
-from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.metrics import Metric, Scored
 from medlive.integrity.log import some
 
 if TYPE_CHECKING:
@@ -250,6 +250,13 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
             if first.setdefault(case.case_id, asked) != asked:
                 case_ids[case.case_id] = None
     return list(case_ids)
+
+
+def unscorable_warnings(scored: Scored) -> Iterator[str]:
+    """Warn about rubrics without positive points."""
+    for label, cases in scored.items():
+        if n := sum(case.unscorable for case in cases):
+            yield f"{label}: {n} cases have no criterion with positive points, and so no score by Equation 1"
 
 
 def harm_warnings(

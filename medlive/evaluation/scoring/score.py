@@ -50,6 +50,7 @@ from medlive.evaluation.scoring.refusals import (
     check_figures,
     harm_warnings,
     run_warnings,
+    unscorable_warnings,
 )
 from medlive.llm.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import (
@@ -269,16 +270,12 @@ def score_runs(
         )
         models.append(model)
     models.sort(key=lambda model: model.overall.rank(model.label))
-    for model in models:
-        if n := model.rates.unscorable:
-            notes.append(
-                f"{model.label}: {n} cases have no criterion with positive points, and so no score by Equation 1"
-            )
     warnings = [
         *(objection.why for objection in overridden),
         *run_warnings(runs, grid.common, len(grid.score)),
         *harm_warnings(harm, metric),
         *notes,
+        *unscorable_warnings(in_runs),
         *(errata.warnings(scored) if errata else ()),
     ]
     return ScoreTable(
