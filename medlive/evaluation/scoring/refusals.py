@@ -185,21 +185,16 @@ def run_warnings(
     union: int,
 ) -> Iterator[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
-    yield from _by_warning({run.label: _single_run_warnings(run) for run in runs})
+    labels: dict[str, list[str]] = {}
+    for run in runs:
+        for warning in dict.fromkeys(_single_run_warnings(run)):
+            labels.setdefault(warning, []).append(run.label)
+    for warning, names in labels.items():
+        yield f"{some(names)}: {warning}"
     if len(runs) > 1:
         yield from _comparison_warnings(runs)
         if common < union:
             yield f"{common} of {union} cases are scored for every model; pairs are compared on common cases"
-
-
-def _by_warning(warnings: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """The warnings of each label, each once, with all labels that it is of."""
-    labels: dict[str, list[str]] = {}
-    for label, own in warnings.items():
-        for warning in dict.fromkeys(own):
-            labels.setdefault(warning, []).append(label)
-    for warning, names in labels.items():
-        yield f"{some(names)}: {warning}"
 
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:

@@ -323,8 +323,7 @@ async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(
     )
     harsh = load_graded(run_dir)
     assert harsh.grader.engine == "other"
-    (said,) = (note for note in harsh.notes if "judges" in note)
-    assert "of equals the last: judge-1 (criterion mode" in said
+    (said,) = harsh.rivals
     assert kind.grader.judge[:19] in said
     for asked in (kind.grader.judge, kind.grader.judge.removeprefix("sha256:")[:12]):
         again = load_graded(run_dir, judge=asked)
@@ -360,10 +359,8 @@ async def test_the_judge_with_the_most_verdicts_on_what_is_there_now_is_scored(
     await grade_run(run_dir, half, mode=Mode.CRITERION)
     found = load_graded(run_dir)
     assert found.grader.model == "whole"
-    (said,) = (note for note in found.notes if "judges" in note)
-    assert "of equals the last: whole (criterion mode" in said
+    (said,) = found.rivals
     assert "half (criterion mode" in said
-    assert ": 3 verdicts" in said
     named = load_graded(run_dir, judge="half").grader
     assert named.model == "half"
     # Verdicts about answers that were given anew do not count.
