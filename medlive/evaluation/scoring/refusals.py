@@ -16,6 +16,7 @@ from medlive.integrity.log import some
 
 if TYPE_CHECKING:
     from medlive.evaluation.scoring.companions import HarmRates
+    from medlive.statistics.bootstrap import Comparison
 
 
 class Allow(StrEnum):
@@ -245,6 +246,13 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
             if first.setdefault(case.case_id, asked) != asked:
                 case_ids[case.case_id] = None
     return list(case_ids)
+
+
+def pair_warnings(comparisons: "Sequence[Comparison]") -> Iterator[str]:
+    """Warn about pairs without a common case."""
+    names = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
+    if names:
+        yield f"pairs without a common scored case: {some(names)}; not compared"
 
 
 def unscorable_warnings(scored: Scored) -> Iterator[str]:

@@ -49,6 +49,7 @@ from medlive.evaluation.scoring.refusals import (
     Objection,
     check_figures,
     harm_warnings,
+    pair_warnings,
     run_warnings,
     unscorable_warnings,
 )
@@ -273,6 +274,7 @@ def score_runs(
     warnings = [
         *(objection.why for objection in overridden),
         *run_warnings(runs, grid.common, len(grid.score)),
+        *pair_warnings(comparisons),
         *harm_warnings(harm, metric),
         *notes,
         *unscorable_warnings(in_runs),
