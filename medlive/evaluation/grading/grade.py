@@ -16,7 +16,6 @@ from typing import Any
 
 from pydantic import Field
 
-from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import (
     BYTES_A_TOKEN,
     Plan,
@@ -318,11 +317,8 @@ async def repeat_run(
 ) -> CallsMade:
     """Grade what the run has graded by this engine, mode and prompt again, until each has `repeats` verdicts.
 
-    What is left are verdicts of wanted rounds, of graded criteria. Arguments and errors are those of `grade_run`;
-    UsageError also for fewer than two repeats.
+    What is left are verdicts of wanted rounds, of graded criteria. Arguments and errors are those of `grade_run`.
     """
-    if repeats < 2:
-        raise UsageError("--repeats must be at least two rounds")
     run = open_run(run_dir)
     judge = Judge(engine.identity, mode)
     asker = Asker(
