@@ -106,7 +106,6 @@ class ContaminationTable:
     """Every model's figures, in the score table's order."""
 
     scores: ScoreTable
-    permutations: int
     models: tuple[ModelContamination, ...]
     arms: tuple[ArmDrop, ...]
 
@@ -136,7 +135,6 @@ class _Run:
     def figures(
         self,
         runs: Sequence["_Run"],
-        permutations: int,
     ) -> ModelContamination:
         """Its figures beside those of all runs."""
         cutoff = self.cutoff
@@ -162,7 +160,7 @@ class _Run:
             p = permutation_p(
                 self.values,
                 self.sides,
-                permutations,
+                PERMUTATIONS,
                 **self.grid.how,
             )
             figures = replace(figures, p=p)
@@ -304,8 +302,6 @@ class _Run:
 def contamination(
     table: ScoreTable,
     registry: Registry,
-    *,
-    permutations: int = PERMUTATIONS,
 ) -> ContaminationTable:
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     grid = table.grid
@@ -315,7 +311,7 @@ def contamination(
         cutoff = registry.cutoff(info.model)
         sides = sides_of(cutoff, grid.cases)
         runs.append(_Run(model.label, info, cutoff, column, sides, grid))
-    models = [run.figures(runs, permutations) for run in runs]
+    models = [run.figures(runs) for run in runs]
     arms: list[ArmDrop] = []
     for run in runs:
         arms += run.arms(runs)
@@ -325,7 +321,6 @@ def contamination(
         corrected.append(replace(figures, p_holm=p))
     return ContaminationTable(
         scores=table,
-        permutations=permutations,
         models=tuple(corrected),
         arms=tuple(arms),
     )
