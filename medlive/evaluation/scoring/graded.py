@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -238,15 +237,13 @@ def load_graded(
             judges[digest].verdicts,
         )
         current[digest] = met
-        verdicts = chain.from_iterable(map(dict.values, met.values()))
-        counts[digest] = sum(verdict is not None for verdict in verdicts)
+        counts[digest] = sum(verdict is not None for verdict in _values(met))
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
     chosen = max(reversed(counts), key=counts.__getitem__)
     log = judges[chosen]
     del counts[chosen]
     by_case = _current(run.cases, answers, chosen, log.reasons)
-    reasons = Counter(chain.from_iterable(map(dict.values, by_case.values())))
-    for reason, n in reasons.most_common():
+    for reason, n in Counter(_values(by_case)).most_common():
         notes.append(f"{n} criteria are ungraded: {reason}")
     return replace(
         graded,
@@ -263,6 +260,11 @@ def load_graded(
         met=current[chosen],
         rivals=tuple(named(judges[j].last) for j, n in counts.items() if n),
     )
+
+
+def _values(by_case: Mapping[str, Mapping[str, T]]) -> Iterator[T]:
+    for of_case in by_case.values():
+        yield from of_case.values()
 
 
 def _find_judge(
