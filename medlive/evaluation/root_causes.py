@@ -135,8 +135,8 @@ class AuditTable:
     grader: str
     """The digest of whom the scores are by."""
     asked: int
-    lowest: tuple[AuditedCase, ...]
-    """By score, ties by id."""
+    candidates: tuple[AuditedCase, ...]
+    """The lowest with a wrong criterion, by score, ties by id."""
     scored: int
     auditor: EngineIdentity | None = None
     """None: nothing is on record."""
@@ -145,11 +145,6 @@ class AuditTable:
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why candidates are unaudited, the most frequent first."""
     notes: tuple[str, ...] = ()
-
-    @property
-    def candidates(self) -> tuple[AuditedCase, ...]:
-        """The lowest with a wrong criterion."""
-        return tuple(c for c in self.lowest if c.errors)
 
     @property
     def questions(self) -> list[Question]:
@@ -221,7 +216,7 @@ def find_bottom(
         run=run,
         grader=run.known_grader.judge,
         asked=asked,
-        lowest=tuple(scored[:asked]),
+        candidates=tuple(case for case in scored[:asked] if case.errors),
         scored=len(scored),
     )
 

@@ -1,11 +1,9 @@
 """Tables that people and other programs wrote: CSV, JSON Lines and JSON, each row with its place."""
 
-import codecs
 import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from medlive.errors import BadInput
@@ -20,24 +18,17 @@ Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """A file's text, in UTF-8 or GB18030, as spreadsheets on Chinese systems save it.
-
-    GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
-    encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, or in no such encoding.
-    """
-    encodings = ["utf-8-sig", "gb18030"]
-    if data[:64].removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
-        encodings = ["utf-8-sig"]
-    for encoding in encodings:
-        with suppress(UnicodeDecodeError):
-            text = data.decode(encoding)
-            if not text.strip():
-                raise BadInput(f"{name} is empty")
-            return text
-    raise BadInput(
-        f"{name} is not text in UTF-8",
-        hint='unpack it, or save it as UTF-8; a sheet as "CSV UTF-8"',
-    )
+    """A file's text. Raises BadInput if the file is empty, or not in UTF-8."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise BadInput(
+            f"{name} is not text in UTF-8",
+            hint='unpack it, or save it as UTF-8; a sheet as "CSV UTF-8"',
+        ) from exc
+    if not text.strip():
+        raise BadInput(f"{name} is empty")
+    return text
 
 
 def read_table(

@@ -314,7 +314,6 @@ def contamination_json(table: ContaminationTable) -> Row:
         arms.append(row | {"drop_of_difference": _row(arm.drop, difference="drop")})
     return _head("contamination", table.scores) | {
         "warnings": list(table.scores.warnings),
-        "permutations": table.permutations,
         "models": list(map(_contamination_row, table.models)),
         "raw_against_rewritten": arms,
     }

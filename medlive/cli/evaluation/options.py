@@ -382,8 +382,7 @@ def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
 
 def plan_result(plan: Plan) -> Result:
     """What calls would take."""
-    figures = asdict(plan)
-    counts = figures.pop("about") | figures
+    counts = asdict(plan)
     note = "estimated (docs/grading.md); calls that have to be asked twice come on top"
     return Result(counts, [table_of([counts], list(counts))], [note, *_warnings(plan)])
 

@@ -302,7 +302,7 @@ def import_(
     if format_ == "inspect":
         if any((model, grades, template, grader)):
             raise UsageError(
-                "--format inspect takes model, grades, template, grader and arm from the log",
+                "--format inspect takes model, grades, template and grader from the log",
                 hint="leave these options out",
             )
         require("inspect_ai", "a log of Inspect", "inspect-ai")

@@ -191,7 +191,6 @@ async def plan_run(
         calls.append(("\n".join(message["content"] for message in messages), 1))
     return plan_calls(
         calls,
-        about={"cases": len(cases), "answered": len(cases) - len(calls)},
         price=price,
         output_tokens=AN_ANSWER,
     )

@@ -59,12 +59,12 @@ def _named(
     return Field(default, validation_alias=AliasChoices(theirs, ours))
 
 
-class _TurnRow(BaseModel, extra="allow", strict=True):
+class _TurnRow(BaseModel, strict=True):
     role: Literal["system", "user", "assistant"]
     content: _Text
 
 
-class _CriterionRow(BaseModel, extra="allow", strict=True):
+class _CriterionRow(BaseModel, strict=True):
     criterion: _Text
     points: float = Field(ge=-1e6, le=1e6, allow_inf_nan=False)
     id: _Text | None = None
@@ -72,7 +72,7 @@ class _CriterionRow(BaseModel, extra="allow", strict=True):
     tags: list[str] = []
 
 
-class _CaseRow(BaseModel, extra="allow", strict=True):
+class _CaseRow(BaseModel, strict=True):
     """A case; each second name is HealthBench's, or K-QA's."""
 
     case_id: _Id = _named("case_id", "prompt_id")
@@ -168,15 +168,14 @@ def format_of(path: Path) -> Format:
 def read_benchmark(path: Path, format_: Format) -> CaseSet:
     """Read the cases of a file.
 
-    Rows that are malformed or repeat an id are left out; `notes` say where and why, and name unknown fields and
-    cases that can have no score.
+    Rows that are malformed or repeat an id are left out; `notes` say where and why, and name cases that can have no
+    score.
 
     Raises:
         BadInput: If the file is not of the format, or has no case.
     """
     notes: list[str] = []
     cases: dict[str, EvaluationCase] = {}
-    unknown: dict[str, str] = {}
     reader = READERS[format_]
     for place, raw in reader.rows(_text_of(path), path.name):
         where = f"{path.name}, {place}"
@@ -189,15 +188,10 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
             fault = first_fault(exc, "row") if isinstance(exc, ValidationError) else exc
             notes.append(f"{where}: {fault}; left out")
             continue
-        for part in (row, *row.turns, *row.rubric):
-            for name in part.model_extra or ():
-                unknown.setdefault(name, place)
         cases[row.case_id] = row.case()
     if not cases:
         first = f" ({notes[0]})" if notes else ""
         raise BadInput(f"{path} holds no {format_} case{first}")
-    for name, place in unknown.items():
-        notes.append(f"{path.name}: not read: {name!r} (first: {place})")
     unscored = [name for name, case in cases.items() if case.positive_points <= 0]
     if unscored:
         notes.append(
@@ -261,7 +255,7 @@ def _valid(rows: Rows, name: str) -> Iterator[Mapping[str, Any]]:
 
 def livemedbench_case(raw: Mapping[str, Any]) -> Row:
     """An entry of LiveMedBench's benchmark as a case; what is null or not there is empty."""
-    row = _without(raw, "canary")
+    row = dict(raw)
     row["query"] = row.pop("core_request", None)
     row["advice"] = row.pop("doctor_advice", None)
     for name in ("narrative", "query", "advice", "post_time"):
@@ -276,11 +270,6 @@ def livemedbench_case(raw: Mapping[str, Any]) -> Row:
             criterion["axis"] = criterion.pop("axe")
         criteria.append(criterion)
     return row
-
-
-def _without(raw: Mapping[str, Any], *names: str) -> Row:
-    """A row without the fields that are known and hold nothing to read."""
-    return {name: value for name, value in raw.items() if name not in names}
 
 
 # --- HealthBench
@@ -366,7 +355,7 @@ def kqa_cases(text: str, name: str) -> Rows:
 
 def kqa_case(raw: Mapping[str, Any]) -> Row:
     """A question with its statements as a case; a case as it is."""
-    row = _without(raw, "Sources", "ICD_10_diag")
+    row = dict(raw)
     if "Question" not in row:
         return row
     question = row.pop("Question")
@@ -428,10 +417,7 @@ class Reader(NamedTuple):
 
 READERS: Mapping[str, Reader] = {
     "livemedbench": Reader(case=livemedbench_case),
-    "healthbench": Reader(
-        case=lambda raw: _without(raw, "canary"),
-        answers=healthbench_answers,
-    ),
+    "healthbench": Reader(answers=healthbench_answers),
     "kqa": Reader(
         rows=kqa_cases,
         case=kqa_case,

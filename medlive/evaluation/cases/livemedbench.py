@@ -96,7 +96,9 @@ def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     if isinstance(data, dict):
         by_id, data = data, []
         for key, entry in by_id.items():
-            data.append({"case_id": key, **entry} if isinstance(entry, dict) else entry)
+            if isinstance(entry, dict):
+                entry = entry | {"case_id": entry.get("case_id") or key}
+            data.append(entry)
     if not isinstance(data, list):
         raise BadInput(f"{path} holds neither a list nor an object of responses")
     entries = [entry for entry in data if isinstance(entry, dict)]

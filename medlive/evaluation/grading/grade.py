@@ -16,9 +16,8 @@ from typing import Any
 
 from pydantic import Field
 
-from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import (
-    ASCII_A_TOKEN,
+    BYTES_A_TOKEN,
     Plan,
     plan_calls,
     sent_text,
@@ -318,11 +317,8 @@ async def repeat_run(
 ) -> CallsMade:
     """Grade what the run has graded by this engine, mode and prompt again, until each has `repeats` verdicts.
 
-    What is left are verdicts of wanted rounds, of graded criteria. Arguments and errors are those of `grade_run`;
-    UsageError also for fewer than two repeats.
+    What is left are verdicts of wanted rounds, of graded criteria. Arguments and errors are those of `grade_run`.
     """
-    if repeats < 2:
-        raise UsageError("--repeats must be at least two rounds")
     run = open_run(run_dir)
     judge = Judge(engine.identity, mode)
     asker = Asker(
@@ -416,8 +412,7 @@ def plan_grading(
 ) -> Plan:
     """What `grade_run`, and `repeat_run` after it, would ask, if no reply had to be asked for twice.
 
-    `ahead` is as in `planned_answers`. `about` counts criteria of answers that can be graded, verdicts of the run
-    folder, and verdicts of rounds after the first that are asked for besides.
+    `ahead` is as in `planned_answers`.
     """
     cases, answers = planned_answers(run_dir, ahead)
     judge = Judge(identity, mode)
@@ -431,16 +426,10 @@ def plan_grading(
             [],
             planned=True,
         )
-    total = sum(len(case.criteria) for case, _ in gradable(cases, answers))
     calls = []
     for work in [*first, *later]:
         calls.append((sent_text(work.call(judge).request), len(work.criteria)))
-    about = {
-        "criteria": total,
-        "settled": total - sum(len(work.criteria) for work in first),
-        "repeated": sum(len(work.criteria) for work in later),
-    }
-    return plan_calls(calls, about=about, price=price)
+    return plan_calls(calls, price=price)
 
 
 def planned_answers(
@@ -457,7 +446,7 @@ def planned_answers(
         cases, answers = run.cases, run.answers()[0]
     answered = {case.case_id for case, _ in gradable(cases, answers)}
     for case in ahead:
-        text = "a" * round(AN_ANSWER * ASCII_A_TOKEN)
+        text = "a" * AN_ANSWER * BYTES_A_TOKEN
         if case.case_id not in answered:
             answers[case.case_id] = Answer(
                 case.case_id, AnswerState.OK, text, "stop", ""

@@ -4,6 +4,7 @@ already paid for goes on here."""
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -127,24 +128,12 @@ def import_run(
         notes += [f"{grades.name}: {fault}" for fault in faults]
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
         if format_ == "livemedbench" and judge is None and not torn:
-            _keep_figures(out, place, grades, gradings)
+            keep_figures(out, _claim(grades, None, "").judge, place, gradings)
     return replace(
         result,
         grades=added,
         notes=(*notes, *result.notes),
     )
-
-
-def _keep_figures(
-    out: Path,
-    place: Path,
-    grades: Path,
-    gradings: Gradings,
-) -> None:
-    """Keep the figures of LiveMedBench's own files with the run, where the cases lie in one of them."""
-    benchmark = place / "livemedbench.json" if place.is_dir() else place
-    if benchmark.is_file():
-        keep_figures(out, _claim(grades, None, "").judge, benchmark, gradings)
 
 
 def _claim(
@@ -202,7 +191,7 @@ def _file_verdicts(
 ) -> list[PlacedVerdict]:
     """The verdicts of a grades file; what is irregular is noted. Of two gradings of a case the last one counts."""
     known = {case.case_id: case for case in cases}
-    by_case: dict[str, dict[Place, bool]] = {}
+    by_case: dict[str, list[PlacedVerdict]] = {}
     for entry in gradings:
         case_id, evaluations = str(entry.get("case_id")), entry.get("evaluations")
         if case_id not in known:
@@ -215,19 +204,19 @@ def _file_verdicts(
                     f"case {case_id!r} is graded more than once; the last one counts"
                 )
             by_case[case_id] = _case_verdicts(known[case_id], evaluations, notes)
-    return [verdict for own in by_case.values() for verdict in own.items()]
+    return list(chain.from_iterable(by_case.values()))
 
 
 def _case_verdicts(
     case: EvaluationCase,
     evaluations: Mapping[str, Any],
     notes: list[str],
-) -> dict[Place, bool]:
+) -> list[PlacedVerdict]:
     """The verdicts on one case, of criteria by their text."""
     by_text: dict[str, list[EvaluationCriterion]] = {}
     for criterion in case.criteria:
         by_text.setdefault(criterion.criterion, []).append(criterion)
-    verdicts: dict[Place, bool | None] = {}
+    verdicts: list[PlacedVerdict] = []
     for name, value in evaluations.items():
         where = f"case {case.case_id!r}, {name}"
         entry = value if isinstance(value, dict) else {}
@@ -242,11 +231,8 @@ def _case_verdicts(
         if score not in (0, 1):
             notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
             continue
-        place, met = (case.case_id, by_text[text][-1].id), bool(score)
-        if verdicts.setdefault(place, met) is not met:
-            notes.append(f"{where}: graded both ways; left ungraded")
-            verdicts[place] = None
-    return {place: met for place, met in verdicts.items() if met is not None}
+        verdicts.append(((case.case_id, by_text[text][-1].id), bool(score)))
+    return verdicts
 
 
 def _grades(

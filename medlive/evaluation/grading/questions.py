@@ -303,10 +303,9 @@ def plan_questions(
     """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
     which are not there yet are not counted."""
     findings, _ = read_findings(path, identity)
-    left, total = _open(source, findings)
+    left, _ = _open(source, findings)
     return plan_calls(
         [(sent_text(question.request), 1) for question in left.values()],
-        about={"questions": total, "answered": total - len(left)},
         price=price,
         output_tokens=OUTPUT_A_QUESTION,
     )

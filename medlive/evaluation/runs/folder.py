@@ -78,6 +78,8 @@ class CasesUse(Frozen):
     """Whether the snapshot was verified when the run began."""
     selection: dict[str, Any] | None = None
     """Which part of the cases (`Selection.as_json`); None: all."""
+    newer: str = Field(default="", exclude_if=lambda value: not value)
+    """What a run of before says here that its medlive did not know of the snapshot; now among `notes`."""
 
 
 class EvidenceUse(Frozen):
@@ -125,8 +127,8 @@ class RunInfo(Frozen):
 
     @property
     def raw(self) -> bool:
-        """Whether the model was asked in the threads' own words."""
-        return self.arm == RAW
+        """Whether the model was asked in the threads' own words; runs of before say it by their template's name."""
+        return RAW in (self.arm, self.template.name)
 
     @property
     def open_book(self) -> bool:

@@ -105,7 +105,6 @@ class ContaminationTable:
     """Every model's figures, in the score table's order."""
 
     scores: ScoreTable
-    permutations: int
     models: tuple[ModelContamination, ...]
     arms: tuple[ArmDrop, ...]
 
@@ -135,7 +134,6 @@ class _Run:
     def figures(
         self,
         runs: Sequence["_Run"],
-        permutations: int,
     ) -> ModelContamination:
         """Its figures beside those of all runs."""
         cutoff = self.cutoff
@@ -161,7 +159,7 @@ class _Run:
             p = permutation_p(
                 self.values,
                 self.sides,
-                permutations,
+                PERMUTATIONS,
                 **self.grid.how,
             )
             figures = replace(figures, p=p)
@@ -303,8 +301,6 @@ class _Run:
 def contamination(
     table: ScoreTable,
     registry: Registry,
-    *,
-    permutations: int = PERMUTATIONS,
 ) -> ContaminationTable:
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     grid = table.grid
@@ -314,7 +310,7 @@ def contamination(
         cutoff = registry.cutoff(info.model)
         sides = sides_of(cutoff, grid.cases)
         runs.append(_Run(model.label, info, cutoff, column, sides, grid))
-    models = [run.figures(runs, permutations) for run in runs]
+    models = [run.figures(runs) for run in runs]
     arms: list[ArmDrop] = []
     for run in runs:
         arms += run.arms(runs)
@@ -324,7 +320,6 @@ def contamination(
         corrected.append(replace(figures, p_holm=p))
     return ContaminationTable(
         scores=table,
-        permutations=permutations,
         models=tuple(corrected),
         arms=tuple(arms),
     )

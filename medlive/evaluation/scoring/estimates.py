@@ -121,7 +121,8 @@ class ScoreEstimate(Estimate):
 
 
 Slices = dict[str, dict[str, ScoreEstimate]]
-"""Kind → value → estimate, in the order of `KINDS` and of their values; only what a model has cases of."""
+"""Kind → value → estimate, in the order of `KINDS` and of their values; only where a model has a case that can have a
+score."""
 
 
 def axis_rows(axes: Mapping[str, Estimate]) -> list[dict[str, Any]]:

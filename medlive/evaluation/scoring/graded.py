@@ -1,7 +1,7 @@
 """A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -182,15 +182,6 @@ class _JudgeLog:
     """Why a key has no verdict."""
 
 
-def _harm_notes(rows: Iterable[HarmRow], counted: RunHarm | None) -> Iterator[str]:
-    """Which pair of judges of harm counts, where several have read."""
-    if counted is not None and len({row.judge for row in rows}) > 1:
-        yield (
-            "read for harm by several pairs of judges; counted is the one with the most readings, of equals the last: "
-            f"{counted.reader}, checked by {counted.checker}"
-        )
-
-
 def load_graded(
     path: Path,
     *,
@@ -211,7 +202,11 @@ def load_graded(
     harm_rows, harm_notes = read_rows(path / READINGS)
     notes += harm_notes
     harm = choose_readings(harm_rows, run.cases, answers)
-    notes += _harm_notes(harm_rows, harm)
+    if harm is not None and len({row.judge for row in harm_rows}) > 1:
+        notes.append(
+            "read for harm by several pairs of judges; counted is the one with the most readings, of equals the last: "
+            f"{harm.reader}, checked by {harm.checker}"
+        )
     graded = GradedRun(
         run=run,
         label=run.info.model,
@@ -242,20 +237,13 @@ def load_graded(
             judges[digest].verdicts,
         )
         current[digest] = met
-        tally = _tally(met)
-        counts[digest] = tally[True] + tally[False]
+        counts[digest] = sum(verdict is not None for verdict in _values(met))
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
     chosen = max(reversed(counts), key=counts.__getitem__)
     log = judges[chosen]
-    most = counts.pop(chosen)
-    if counts:
-        others = [f"{named(judges[j].last)}: {n} verdicts" for j, n in counts.items()]
-        notes.append(
-            f"graded by {len(judges)} judges; scored is the one with the most verdicts on the current answers and "
-            f"criteria, of equals the last: {named(log.last)}, {most}; not {'; '.join(others)} (--judge chooses)"
-        )
-    reasons = _current(run.cases, answers, chosen, log.reasons)
-    for reason, n in _tally(reasons).most_common():
+    del counts[chosen]
+    by_case = _current(run.cases, answers, chosen, log.reasons)
+    for reason, n in Counter(_values(by_case)).most_common():
         notes.append(f"{n} criteria are ungraded: {reason}")
     return replace(
         graded,
@@ -274,12 +262,9 @@ def load_graded(
     )
 
 
-def _tally(values: Mapping[str, Mapping[str, T]]) -> Counter[T]:
-    """How many criteria have each value."""
-    tally: Counter[T] = Counter()
-    for by_criterion in values.values():
-        tally.update(by_criterion.values())
-    return tally
+def _values(by_case: Mapping[str, Mapping[str, T]]) -> Iterator[T]:
+    for of_case in by_case.values():
+        yield from of_case.values()
 
 
 def _find_judge(

@@ -137,13 +137,17 @@ def _number(value: object) -> float:
 def keep_figures(
     run: Path,
     judge: str,
-    benchmark: Path,
+    cases: Path,
     gradings: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Keep the figures of the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput.
+    """Keep the figures of the files that a run's verdicts of `judge` (`Grade.judge`) came from, where the cases lie in
+    one of LiveMedBench's. Raises BadInput.
 
     The published script counts entries that a run folder does not keep, such as failed answers.
     """
+    benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
+    if not benchmark.is_file():
+        return
     figures = case_figures(read_json(benchmark), gradings)
     place = _place(run, judge)
     with writing(place):
@@ -167,7 +171,10 @@ def kept_figures(
     try:
         return _FIGURES.validate_python(read_json(places[0], given=False))
     except ValidationError as exc:
-        raise BadInput(f"{places[0]} does not contain LiveMedBench's figures") from exc
+        raise BadInput(
+            f"{places[0]} does not contain LiveMedBench's figures",
+            hint="import the files once more",
+        ) from exc
 
 
 def _place(run: Path, judge: str) -> Path:

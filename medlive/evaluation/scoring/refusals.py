@@ -11,11 +11,12 @@ from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader, named
-from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.metrics import Metric, Scored
 from medlive.integrity.log import some
 
 if TYPE_CHECKING:
     from medlive.evaluation.scoring.companions import HarmRates
+    from medlive.statistics.bootstrap import Comparison
 
 
 class Allow(StrEnum):
@@ -185,25 +186,22 @@ def run_warnings(
     union: int,
 ) -> Iterator[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
-    yield from _by_warning({run.label: _single_run_warnings(run) for run in runs})
+    labels: dict[str, list[str]] = {}
+    for run in runs:
+        for warning in dict.fromkeys(_single_run_warnings(run)):
+            labels.setdefault(warning, []).append(run.label)
+    for warning, names in labels.items():
+        yield f"{some(names)}: {warning}"
     if len(runs) > 1:
         yield from _comparison_warnings(runs)
         if common < union:
             yield f"{common} of {union} cases are scored for every model; pairs are compared on common cases"
 
 
-def _by_warning(warnings: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """The warnings of each label, each once, with all labels that it is of."""
-    labels: dict[str, list[str]] = {}
-    for label, own in warnings.items():
-        for warning in dict.fromkeys(own):
-            labels.setdefault(warning, []).append(label)
-    for warning, names in labels.items():
-        yield f"{some(names)}: {warning}"
-
-
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
     cases = run.info.cases
+    if cases.newer:
+        yield f"{cases.name}: {cases.newer}"
     if cases.publishable is not False and cases.notes:
         first, *others = cases.notes
         more = f"; and {len(others)} more in its run.json" if others else ""
@@ -248,6 +246,20 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
             if first.setdefault(case.case_id, asked) != asked:
                 case_ids[case.case_id] = None
     return list(case_ids)
+
+
+def pair_warnings(comparisons: "Sequence[Comparison]") -> Iterator[str]:
+    """Warn about pairs without a common case."""
+    names = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
+    if names:
+        yield f"pairs without a common scored case: {some(names)}; not compared"
+
+
+def unscorable_warnings(scored: Scored) -> Iterator[str]:
+    """Warn about rubrics without positive points."""
+    for label, cases in scored.items():
+        if n := sum(case.unscorable for case in cases):
+            yield f"{label}: {n} cases have no criterion with positive points, and so no score by Equation 1"
 
 
 def harm_warnings(

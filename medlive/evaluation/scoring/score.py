@@ -49,7 +49,9 @@ from medlive.evaluation.scoring.refusals import (
     Objection,
     check_figures,
     harm_warnings,
+    pair_warnings,
     run_warnings,
+    unscorable_warnings,
 )
 from medlive.llm.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import (
@@ -272,8 +274,10 @@ def score_runs(
     warnings = [
         *(objection.why for objection in overridden),
         *run_warnings(runs, grid.common, len(grid.score)),
+        *pair_warnings(comparisons),
         *harm_warnings(harm, metric),
         *notes,
+        *unscorable_warnings(in_runs),
         *(errata.warnings(scored) if errata else ()),
     ]
     return ScoreTable(

@@ -89,7 +89,6 @@ def test_the_raw_arm_is_held_against_what_was_asked_the_same_way(
     table = contamination(
         score_runs([load_graded(path) for path in paths], draws=10),
         registry,
-        permutations=9,
     )
     assert [(arm.raw, arm.rewritten) for arm in table.arms] == [
         ("m (raw)", "m (rewritten)")

@@ -370,12 +370,12 @@ async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:
     )
     price = Price(input=2.0, output=10.0)
     before = plan_audit(run, judge.identity, bottom=44, price=price)
-    assert (before.about, before.calls) == ({"questions": 44, "answered": 0}, 44)
+    assert before.calls == 44
     assert before.output_tokens == 44 * OUTPUT_A_QUESTION
     assert judge.requests == []
     assert (await audit_run(run, judge, bottom=44)).calls == 44
     after = plan_audit(run, judge.identity, price=price)
-    assert (after.about, after.calls) == ({"questions": 52, "answered": 44}, 8)
+    assert after.calls == 8
     assert after.usd == pytest.approx(
         (after.input_tokens * 2 + after.output_tokens * 10) / 1e6
     )
@@ -549,7 +549,7 @@ async def test_the_auditor_sees_what_a_question_goes_on_from(run_dir: Path) -> N
     how: dict[str, Any] = {"use": USE, "created_at": AT, "template": "as-is"}
     await run_model(cases, said, run_dir, **how)
     await grade_run(run_dir, Judge(lambda _: verdict(False)), mode=Mode.CRITERION)
-    lowest = find_bottom(load_graded(run_dir)).lowest
+    lowest = find_bottom(load_graded(run_dir)).candidates
     asked = {case.case_id: case.question.inputs["question"] for case in lowest}
     assert asked[first.case_id] == first.question
     assert asked[second.case_id].startswith(f"user: {first.question}")

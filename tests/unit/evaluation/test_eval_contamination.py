@@ -155,9 +155,7 @@ def planted(
 def table_of(
     runs: list[GradedRun], registry: Registry = REGISTRY
 ) -> ContaminationTable:
-    return contamination(
-        score_runs(runs, draws=200, registry=registry), registry, permutations=499
-    )
+    return contamination(score_runs(runs, draws=200, registry=registry), registry)
 
 
 def analysed(
@@ -173,7 +171,7 @@ def test_a_planted_memory_is_found_beyond_the_others() -> None:
     assert middle.cutoff.text == "2025-01-31"
     assert (middle.drop.n_pre, middle.drop.n_post) == (195, 165)
     assert middle.drop.low <= 0.12 <= middle.drop.high
-    assert middle.p_holm == pytest.approx(3 / 500)
+    assert middle.p_holm == pytest.approx(3 / 5000)
     assert middle.did.low <= 0.12 <= middle.did.high
     assert middle.did.low > 0
     assert middle.did_against == ("early",)

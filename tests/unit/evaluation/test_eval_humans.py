@@ -58,7 +58,7 @@ ENTRIES = [
         b'{"case_id":"c1","rater":"\\u5b89","score":0.25,"page":7}',
         TABLE.replace("case_id,criterion_id", "case_id , criterion_id")
         .replace("true", "是")
-        .encode("gb18030"),
+        .encode(),
         TABLE.replace("score", "score,a;b;c;d;e;f;g")
         .replace("true", "YES")
         .replace(",0,", ",否,")

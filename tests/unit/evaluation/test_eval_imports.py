@@ -319,7 +319,7 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(
         "r.json, entry 6: a response without a case_id",
         "r.json: 1 entries are no objects",
         "g.json: case 'c0' is graded more than once; the last one counts",
-        "g.json: case 'c1', y: graded both ways",
+        "g.json: case 'c1', rubric_1: graded both ways",
         "g.json: case 'c2', rubric_1: no such criterion, or no answer",
         "g.json: case 'c3', rubric_1: no such criterion, or no answer",
         "g.json: case 'gone' is not in the cases",

@@ -70,7 +70,7 @@ def bo_says(criterion: str) -> str:
 def people(run: Path, tmp_path: Path) -> list[Path]:
     items = items_in(run)
     return [
-        write(tmp_path / "ann.csv", items, ann_says, "gb18030"),
+        write(tmp_path / "ann.csv", items, ann_says, "utf-8"),
         write(tmp_path / "bo.csv", items, bo_says, "utf-8-sig"),
     ]
 

@@ -15,6 +15,8 @@ from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, select
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.runs.folder import ModelUse, TemplateUse, create_run, open_run
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.score import score_runs
 from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases
 
@@ -246,6 +248,21 @@ def test_the_arm_says_what_stood_before_the_model_whatever_the_template(
     assert {key for key, info in made.items() if info.open_book} == {
         (arm, template) for arm, template in made if "open-book" in (arm, template)
     }
+
+
+async def test_a_run_of_an_earlier_medlive_is_read_as_it_was_meant(
+    run_dir: Path,
+) -> None:
+    await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
+    path = run_dir / "run.json"
+    info = json.loads(path.read_text("utf-8"))
+    info["cases"]["newer"] = "it is newer than this medlive"
+    info["template"]["name"] = "raw"
+    path.write_text(json.dumps(info), "utf-8")
+    graded = load_graded(run_dir)
+    assert graded.info.raw
+    warnings = score_runs([graded], draws=2).warnings
+    assert any("it is newer than this medlive" in said for said in warnings)
 
 
 async def test_a_file_of_cases_may_be_renamed_and_may_not_change(
