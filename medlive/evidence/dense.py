@@ -353,13 +353,9 @@ def measure_weights(
     return tuple(weights)
 
 
-def measure_reranker(
-    reranker: Reranker,
-    retriever: IndexRetriever,
-    store: PassageStore,
-) -> RerankerEntry:
+def measure_reranker(reranker: Reranker, retriever: IndexRetriever) -> RerankerEntry:
     """Measure whether a cross-encoder finds known items better than the order that `retriever` gives it."""
-    before, after = [], []
+    before, after, store = [], [], retriever.store
     for asked in _questions(store, np.arange(len(store))).values():
         for question in asked[:RERANKED_ITEMS]:
             [hits] = retriever.search_now([Query(question)], _LOOKED_FOR, None)

@@ -258,8 +258,8 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
 
 
 def _title(holder: Element) -> str:
-    """In English where there is one: the library sets a translated title in brackets."""
-    title = flat(holder.find("ArticleTitle"))
+    """In English where there is one: the library sets a translated title in brackets. A whole book has its own."""
+    title = flat(holder.find("ArticleTitle")) or flat(holder.find("Book/BookTitle"))
     bare = title.rstrip(".")
     if bare.startswith("[") and bare.endswith("]"):
         title = bare[1:-1].strip()

@@ -143,6 +143,9 @@ def test_a_book_counts_from_its_last_revision(tmp_path: Path) -> None:
     )
     (passage,), _ = read(write(tmp_path / "a.xml", book))
     assert (passage.title, passage.published) == ("Colchicine", date(2018, 7, 9))
+    whole = book.replace("<ArticleTitle>Colchicine</ArticleTitle>", "")
+    (passage,), _ = read(write(tmp_path / "a.xml", whole))
+    assert passage.title == "Drugs"
 
 
 def test_later_records_replace_deletions_remove_and_every_record_is_accounted_for(
