@@ -123,7 +123,7 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
         "pubmed:2:-.1": (
             "Rest",
             "Die Ruhe half den meisten Patienten mit einer Zerrung recht gut.",
-            "ger",
+            "other",
         ),
         "pubmed:3:-.1": (
             "Rest in sprains.",
