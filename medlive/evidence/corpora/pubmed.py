@@ -217,11 +217,8 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
             continue
         text = " ".join(section.text for section in sections)
         notice = flat(abstract.find("CopyrightInformation")) or None
-        language = language_of(text)
-        stated = abstract.get("Language") or flat(holder.find("Language")) or "eng"
-        # Most abstracts of articles in other languages are in English.
-        if stated != "eng" and language == "en" and dominant_language(text) != "en":
-            language = "other"
+        stated = abstract.get("Language", flat(holder.find("Language")))
+        language = _language(text, stated)
         if seen and language in (seen, "en", "other"):
             # A summary for laymen, the publisher's own wording of the same, or nobody's language here.
             continue
@@ -245,6 +242,13 @@ def _title(holder: Element) -> str:
     if bare.startswith("[") and bare.endswith("]"):
         title = bare[1:-1].strip()
     return title
+
+
+def _language(text: str, stated: str) -> str:
+    """The language of an abstract's own words: most of articles in other languages are in English."""
+    script = language_of(text)
+    is_stated = script != "en" or stated in ("", "eng")
+    return script if is_stated or dominant_language(text) == "en" else "other"
 
 
 def publication_day(root: Element) -> date | None:
