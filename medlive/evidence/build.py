@@ -53,7 +53,7 @@ from medlive.evidence.store import PassageStore, store_passages
 from medlive.evidence.vectors import VectorStore, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
-from medlive.integrity.log import exclusive
+from medlive.integrity.log import exclusive, writing
 
 _BUILDING = "building-"
 _EVERY = 1000
@@ -90,8 +90,7 @@ def build_index(
 
     Raises:
         UsageError: for two corpora of one name.
-        OSError: for a folder that cannot be written.
-        BadInput: for a corpus without passages.
+        BadInput: for a folder that cannot be written, or a corpus without passages.
         Locked: while another process builds there.
         DiskFull: if the index does not fit.
         IndexCorrupt, IndexOutdated: if the index that is there cannot be read, and `fresh` does not drop it.
@@ -275,16 +274,14 @@ def _with_reranker(
     manifest: IndexManifest,
     plan: IndexPlan,
 ) -> IndexManifest:
-    """Measure the planned reranker, unless the manifest has it already."""
-    reranker, known = plan.reranker, manifest.reranker
-    if reranker is None or (known and known.digest == reranker.digest):
+    """Measure the planned reranker, where there is one."""
+    if plan.reranker is None:
         return manifest
     from medlive.evidence.dense import measure_reranker
 
     encoders = {encoder.identity.name: encoder for encoder, _ in plan.sides}
     retriever = open_index(out, encoders=encoders)
-    store = IndexFolder(out, manifest).open_store()
-    entry = measure_reranker(reranker, retriever, store)
+    entry = measure_reranker(plan.reranker, retriever)
     manifest = manifest.model_copy(update={"reranker": entry})
     _write_manifest(out, manifest)
     return manifest
@@ -335,8 +332,8 @@ def _remove_leftovers(out: Path) -> None:
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """Lock the folder, and create it if necessary."""
-    with room_for(out):
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         (out / ".lock").touch()
-        with exclusive(out / ".lock"):
-            yield
+    with room_for(out), exclusive(out / ".lock"):
+        yield

@@ -84,7 +84,7 @@ _TITLE = range(6, 300)
 
 
 SearchResult = tuple[Matrix, Ordinals]
-"""Scores and ordinals, each of shape (queries, k), best first."""
+"""Scores and ordinals, each with a row a query, best first."""
 
 
 class DenseIndex:
@@ -122,20 +122,15 @@ class DenseIndex:
             allowed: One truth value an ordinal, the passages that may be found.
 
         Returns:
-            Scores and ordinals, each of shape (n, k), best first; ordinal -1 (and score -inf) where fewer than k
-            were found.
+            Scores and ordinals, best first, with k columns or as many as there are passages; ordinal -1, whose score
+            says nothing, where fewer were found.
         """
         parameters = self.part.parameters
         # Candidates are a multiple of k: a k below the measured one must not shrink them.
         wide = min(max(k, self.part.recall.k), self.part.count)
         nprobe = parameters["nprobe"] if parameters else None
         scores, ordinals = _search(self._index, queries, wide, nprobe, allowed)
-        short = max(k - scores.shape[1], 0)
-        missing = ((0, 0), (0, short))
-        scores = np.pad(scores, missing)[:, :k]
-        ordinals = np.pad(ordinals, missing, constant_values=-1)[:, :k]
-        scores[ordinals < 0] = -np.inf
-        return scores, ordinals
+        return scores[:, :k], ordinals[:, :k]
 
 
 def _search(
@@ -353,13 +348,9 @@ def measure_weights(
     return tuple(weights)
 
 
-def measure_reranker(
-    reranker: Reranker,
-    retriever: IndexRetriever,
-    store: PassageStore,
-) -> RerankerEntry:
+def measure_reranker(reranker: Reranker, retriever: IndexRetriever) -> RerankerEntry:
     """Measure whether a cross-encoder finds known items better than the order that `retriever` gives it."""
-    before, after = [], []
+    before, after, store = [], [], retriever.store
     for asked in _questions(store, np.arange(len(store))).values():
         for question in asked[:RERANKED_ITEMS]:
             [hits] = retriever.search_now([Query(question)], _LOOKED_FOR, None)

@@ -260,7 +260,7 @@ def spoil_tokenizer(model: Path) -> None:
     [
         (spoil_pooling, "does not say how the vectors of its tokens become one"),
         (spoil_code, "needs Python code of its own"),
-        (spoil_half, "damaged, or half downloaded"),
+        (spoil_half, "cannot be loaded"),
         (spoil_tokenizer, r"lacks tokenizer\.json"),
     ],
 )

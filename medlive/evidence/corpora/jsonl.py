@@ -7,7 +7,7 @@ of them; a line may have at most `PASSAGE_LINE_BYTES` bytes.
 
 Guidelines: clinical guidelines as published for training: JSON Lines with a cleaned text, its headings in Markdown.
 
-Fields: `id`, `source` (who published it: cdc, nice, who …), `title`, `clean_text` (else `raw_text`), `overview`,
+Fields: `id`, `source` (who published it: cdc, nice, who …), `title`, `clean_text`, `overview`,
 `url`, and optionally `date` (a day, month or year; a guideline of a year counts as published at its end) and
 `publisher` (the society).
 
@@ -195,18 +195,14 @@ def sniff_guidelines(path: Path) -> bool:
 class _Guideline(Row):
     source: Text = ""
     publisher: Text = ""
-    clean_text: str | None = None
-    raw_text: str | None = None
+    clean_text: str
     overview: Text = ""
 
 
 def _guideline(line: bytes) -> Document:
     row = _Guideline.model_validate_json(line)
-    text = row.clean_text if (row.clean_text or "").strip() else row.raw_text
-    if text is None:
-        raise ValueError("`clean_text` is missing")
     source = row.source.strip()
-    heading, sections = titled_sections(text)
+    heading, sections = titled_sections(row.clean_text)
     evidence = []
     for section in sections:
         if section.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE:

@@ -56,15 +56,6 @@ _NO_EVIDENCE = _AGAINST | {
     "Expression of Concern",
 }
 """Notices of a record, and its types, that make it no evidence."""
-_LISTS = (
-    b"ReferenceList",
-    b"AuthorList",
-    b"MeshHeadingList",
-    b"ChemicalList",
-    b"InvestigatorList",
-    b"GrantList",
-)
-"""What no passage is made of; in an article's record each stands in one place, where a book's may not."""
 # Namespaces that a file may declare once, at its top.
 _OPENING = (
     b'<x xmlns:mml="http://www.w3.org/1998/Math/MathML" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -201,32 +192,18 @@ def documents_of_record(
 
 
 def parse_record(data: bytes) -> Element:
-    """The record's element, perhaps without the lists that say nothing of medicine.
-
-    No document type reaches this parser, so no entity exists for it. Raises ParseError.
-    """
-    # Without its authors, references and headings: half of its bytes, most of its elements.
-    trimmed = data
-    for name in _LISTS if data.startswith(b"<PubmedArticle") else ():
-        start = trimmed.find(b"<" + name)
-        end = trimmed.rfind(b"</" + name + b">", start) if start >= 0 else -1
-        if end >= 0:
-            trimmed = trimmed[:start] + trimmed[end + len(name) + 3 :]
-    try:
-        return fromstring(_OPENING + trimmed + b"</x>")[0]
-    except ParseError:
-        return fromstring(_OPENING + data + b"</x>")[0]
+    """The record's element. No document type reaches this parser, so no entity exists for it. Raises ParseError."""
+    return fromstring(_OPENING + data + b"</x>")[0]
 
 
 def _texts(root: Element, article: str, published: date | None) -> Iterator[Document]:
-    """The abstract, and the abstracts in further languages, each a document of its own."""
+    """The abstract, and the abstracts in further scripts, each a document of its own."""
     holder = root.find("MedlineCitation/Article")
     if holder is None:
         holder = root.find("BookDocument")
     if holder is None:
         return
     title, url = _title(holder), f"https://pubmed.ncbi.nlm.nih.gov/{article}/"
-    written = list(filter(None, map(flat, holder.findall("Language"))))
     seen = ""
     others = root.findall("MedlineCitation/OtherAbstract")
     for abstract in [*holder.findall("Abstract"), *others]:
@@ -240,9 +217,10 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
             continue
         text = " ".join(section.text for section in sections)
         notice = flat(abstract.find("CopyrightInformation")) or None
-        language = _language(text, abstract.get("Language", ""), written)
-        if seen and language in (seen, "en"):
-            # A summary for laymen, or the publisher's own wording of the same.
+        stated = abstract.get("Language", flat(holder.find("Language")))
+        language = _language(text, stated)
+        if seen and language in (seen, "en", "other"):
+            # A summary for laymen, the publisher's own wording of the same, or nobody's language here.
             continue
         yield Document(
             id=article if not seen else f"{article}-{language}",
@@ -258,25 +236,19 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
 
 
 def _title(holder: Element) -> str:
-    """In English where there is one: the library sets a translated title in brackets."""
-    title = flat(holder.find("ArticleTitle"))
+    """In English where there is one: the library sets a translated title in brackets. A whole book has its own."""
+    title = flat(holder.find("ArticleTitle")) or flat(holder.find("Book/BookTitle"))
     bare = title.rstrip(".")
     if bare.startswith("[") and bare.endswith("]"):
         title = bare[1:-1].strip()
     return title
 
 
-def _language(text: str, own: str, written: list[str]) -> str:
-    """The language of an abstract's own words, most often English; of others the library's three letters."""
+def _language(text: str, stated: str) -> str:
+    """The language of an abstract's own words: most of articles in other languages are in English."""
     script = language_of(text)
-    if script != "en":
-        return script
-    own, written = own.lower(), [code.lower() for code in written]
-    codes = [own] if own else written
-    named = [code for code in codes if code not in ("eng", "mul", "und")]
-    if not named or "eng" in (own, *written) or dominant_language(text) == "en":
-        return "en"
-    return named[0][:8]
+    is_stated = script != "en" or stated in ("", "eng")
+    return script if is_stated or dominant_language(text) == "en" else "other"
 
 
 def publication_day(root: Element) -> date | None:

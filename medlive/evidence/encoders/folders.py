@@ -3,15 +3,18 @@
 Nothing here needs torch. A search never goes to the network; `download_models` does, when a person asks for it.
 """
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from medlive.errors import EvidenceUnavailable, ServiceUnavailable
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_file, digest_json
+
+T = TypeVar("T")
 
 INSTALL = "pip install 'medlive[dense]'"
 DOWNLOAD = "medlive evidence models --download"
@@ -45,7 +48,8 @@ def find_folder(name: str, settings: EncoderSettings) -> Path:
             return folder
     raise EvidenceUnavailable(
         f"{name} was not found in {', '.join(map(str, places))}",
-        hint=f"download it ({DOWNLOAD} NAME), put its files into {places[0]}, or search without it",
+        hint=f"download it ({DOWNLOAD} NAME), put its files into {places[0]}, or do without it: --retriever bm25 to"
+        " search, --encoder none to build",
     )
 
 
@@ -55,7 +59,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         EvidenceUnavailable: naming the file, for a missing or damaged one, and for a model with code of its own.
     """
-    if "auto_map" in _read_json(folder, "config.json"):
+    if "auto_map" in _read_json(folder, "config.json", dict[str, Any]):
         raise EvidenceUnavailable(
             f"the model in {folder} needs Python code of its own (auto_map in config.json), which is never run",
             hint="choose a model of an architecture that the transformers library has",
@@ -109,15 +113,14 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     """The modules that a sentence-transformers folder is made of; none for a plain model."""
     if not (folder / "modules.json").is_file():
         return []
-    modules: list[dict[str, Any]] = _read_json(folder, "modules.json")
-    return modules
+    return _read_json(folder, "modules.json", list[dict[str, Any]])
 
 
-def _read_json(folder: Path, name: str) -> Any:
+def _read_json(folder: Path, name: str, kind: type[T]) -> T:
     place = folder / name
     try:
-        return json.loads(place.read_bytes())
-    except (OSError, ValueError, RecursionError) as exc:
+        return TypeAdapter(kind).validate_json(place.read_bytes())
+    except (OSError, ValueError) as exc:
         raise _unusable(folder, f"{place} cannot be read: {exc}") from exc
 
 

@@ -136,9 +136,14 @@ class SentenceEncoder:
         with self._one_call, torch.inference_mode():
             if tokens is not None:
                 model.max_seq_length = tokens
-            return encode(
+            vectors = encode(
                 texts, prompt=prompt, batch_size=self._batch, show_progress_bar=False
             )
+        if not np.isfinite(vectors).all():
+            raise EvidenceUnavailable(
+                f"encoder {self.identity.name} gives numbers that are not finite: its weights are damaged"
+            )
+        return vectors
 
 
 def load_reranker(
@@ -236,5 +241,5 @@ def _loading(folder: Path) -> Iterator[None]:
         cause = str(exc).strip().partition("\n")[0] or type(exc).__name__
         raise EvidenceUnavailable(
             f"the model in {folder} cannot be loaded: {cause}",
-            hint="fetch the model again: a file is damaged, or not of this model",
+            hint="fetch the model again: a file is damaged, half downloaded, or not of this model",
         ) from exc

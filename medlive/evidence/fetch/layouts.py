@@ -148,6 +148,10 @@ async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
                 f"{source.address} lists {len(files)} of {count} articles, and no more"
             )
         for number in numbers:
+            if not number.isdecimal():
+                raise FetchFailed(
+                    f"{source.address} lists {number[:40]!r}; expected the number of an article"
+                )
             version = f"PMC{number}.1"
             file = RemoteFile(
                 name=f"{version}.xml",

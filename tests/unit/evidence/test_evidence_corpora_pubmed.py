@@ -123,7 +123,7 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
         "pubmed:2:-.1": (
             "Rest",
             "Die Ruhe half den meisten Patienten mit einer Zerrung recht gut.",
-            "ger",
+            "other",
         ),
         "pubmed:3:-.1": (
             "Rest in sprains.",
@@ -143,6 +143,9 @@ def test_a_book_counts_from_its_last_revision(tmp_path: Path) -> None:
     )
     (passage,), _ = read(write(tmp_path / "a.xml", book))
     assert (passage.title, passage.published) == ("Colchicine", date(2018, 7, 9))
+    whole = book.replace("<ArticleTitle>Colchicine</ArticleTitle>", "")
+    (passage,), _ = read(write(tmp_path / "a.xml", whole))
+    assert passage.title == "Drugs"
 
 
 def test_later_records_replace_deletions_remove_and_every_record_is_accounted_for(

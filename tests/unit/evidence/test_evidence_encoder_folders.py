@@ -117,8 +117,8 @@ def test_a_folder_that_lacks_its_pooling_is_refused(tmp_path: Path) -> None:
     check_folder(folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "\udcff", "[" * 100_000])
-@pytest.mark.parametrize("name", ["config.json"])
+@pytest.mark.parametrize("text", ["", "{", "\udcff", "[" * 100_000, "5", '["a"]'])
+@pytest.mark.parametrize("name", ["config.json", "modules.json"])
 def test_files_that_are_not_json_are_named(
     tmp_path: Path, name: str, text: str
 ) -> None:

@@ -285,6 +285,10 @@ def test_an_answer_that_is_no_list_of_articles_is_an_error(
     publisher.spoilt["/pmc/esearch.fcgi"] = Spoilt(status=200, times=0)
     with pytest.raises(FetchFailed):
         fetch(source, tmp_path)
+    publisher.spoilt.clear()
+    publisher.files["/pmc/PMC5?6.1.xml"] = b""
+    with pytest.raises(FetchFailed, match="expected the number of an article"):
+        fetch(source, tmp_path)
 
 
 def test_a_checksum_nested_without_end_costs_no_other_article(
