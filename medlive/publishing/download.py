@@ -289,7 +289,7 @@ def update_errata(
     errata = read_errata(offered, signature, name, key)
     data = _read(folder, ERRATA)
     own_signature = _read(folder, ERRATA_SIGNATURE)
-    if data is None:
+    if data is None or (data, own_signature) == (offered, signature):
         put_errata(folder, offered, signature)
         return errata, None
     existing = parse_errata(data, str(folder / ERRATA))

@@ -27,8 +27,10 @@ _MAIN = "main"
 _CONNECT_S = 15.0
 _SILENCE_S = 300.0
 """Seconds without an answer after which a request has failed."""
-_LOGIN = "check the name, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`"
-_AGAIN = "publish again: what was uploaded is not sent twice"
+_HINT = (
+    "check the name and the network, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`;"
+    " then publish again: what was uploaded is not sent twice"
+)
 
 
 class HubRepository:
@@ -57,7 +59,7 @@ class HubRepository:
         token = get_token()
         if token is None:
             raise ServiceUnavailable(
-                "there is no token for the Hugging Face hub", hint=_LOGIN
+                "there is no token for the Hugging Face hub", hint=_HINT
             )
         # Its own client has no timeout.
         limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
@@ -217,8 +219,7 @@ class HubRepository:
             # An upload that failed is a RuntimeError; its cause says how.
             failure = exc.__cause__ if isinstance(exc, RuntimeError) else exc
             response = getattr(failure, "response", None)
-            if response is None:
-                text = f"{self.where} cannot be used: {type(failure or exc).__name__}"
-                raise ServiceUnavailable(text, hint=_AGAIN) from exc
-            text = f"{self.where} answers with HTTP {response.status_code}"
-            raise ServiceUnavailable(text, hint=f"{_LOGIN}; then {_AGAIN}") from exc
+            why = f"cannot be used: {type(failure or exc).__name__}"
+            if response is not None:
+                why = f"answers with HTTP {response.status_code}"
+            raise ServiceUnavailable(f"{self.where} {why}", hint=_HINT) from exc
