@@ -129,6 +129,8 @@ def stop(home: Path) -> bool:
     if _find_server(place.data) is None:
         return False
     with _locked(home, place):
+        if _find_server(place.data) is None:  # another process stopped it meanwhile
+            return False
         pg_ctl = _find_binaries(place) / "pg_ctl"
         command = (pg_ctl, "stop", "-w", "-m", "fast", "-D", place.data)
         _run(place, "did not stop", command)

@@ -198,17 +198,6 @@ _SPOKEN_ZH = re.compile(
     r"语音(?:回复|已|消息)|\[语音\]|【语音】|点击播放(?:语音)?|暂不支持(?:查看|播放)"
 )
 _SHOWN_KINDS = frozenset(("image", "video"))
-_SHOWN_HINTS = (
-    "attach",
-    "enclos",
-    "upload",
-    "photo",
-    "pic",
-    "image",
-    "video",
-    "screenshot",
-)
-"""One of these is in whatever `_SHOWN_EN` finds. Looking for them first takes a tenth of its time."""
 
 
 def not_text_only(subject: Subject) -> Outcome:
@@ -229,8 +218,7 @@ def not_text_only(subject: Subject) -> Outcome:
     if shown_media := sorted(_SHOWN_KINDS & media):
         return "not_text_only", {"media": shown_media[0], **says}
     pattern = _SHOWN_ZH if is_chinese else _SHOWN_EN
-    hinted = is_chinese or any(map(subject.lower.__contains__, _SHOWN_HINTS))
-    if hinted and (match := pattern.search(subject.lower)):
+    if match := pattern.search(subject.lower):
         return "not_text_only", {"says": match.group()[:80], **says}
     return None, {}
 

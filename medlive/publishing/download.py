@@ -70,7 +70,7 @@ async def fetch_snapshot(
 
     Returns:
         `version`, `digest` and `path` of the snapshot; `already`: whether it existed with the same bytes;
-        `bytes_fetched`; `errata`: how many concern this version, None if the place has no errata; `errata_kept`: why
+        `errata`: how many concern this version, None if the place has no errata; `errata_kept`: why
         those that were here already were not replaced, or None; `skipped`: the steps of the verification that were
         skipped (without pyarrow, say), each with the reason; `trust`: what the signature proves; `why_not`: why the
         snapshot is not publishable, empty where it is.
@@ -98,7 +98,6 @@ class _Fetch:
     source: str
     out: Path
     key: PublicKey | None
-    fetched: int = 0
 
     async def run(self, version: str) -> dict[str, Any]:
         stated = None
@@ -146,7 +145,6 @@ class _Fetch:
             "digest": digest,
             "path": target,
             "already": already,
-            "bytes_fetched": self.fetched,
             "errata": None if errata is None else len(errata.affecting(version)),
             "errata_kept": kept,
             "skipped": tuple(map(str, report.skipped)),
@@ -220,7 +218,6 @@ class _Fetch:
             if _sha256(self.out, f"{partial}/{name}") != digests[name]:
                 data = await self._file(f"{root}/{name}", digests[name], entry.size)
                 self._write(f"{partial}/{name}", data)
-                self.fetched += len(data)
         return self.out / partial
 
     def _write(self, name: str, data: bytes) -> None:
@@ -289,7 +286,7 @@ def update_errata(
     errata = read_errata(offered, signature, name, key)
     data = _read(folder, ERRATA)
     own_signature = _read(folder, ERRATA_SIGNATURE)
-    if data is None:
+    if data is None or (data, own_signature) == (offered, signature):
         put_errata(folder, offered, signature)
         return errata, None
     existing = parse_errata(data, str(folder / ERRATA))

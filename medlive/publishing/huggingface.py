@@ -27,8 +27,10 @@ _MAIN = "main"
 _CONNECT_S = 15.0
 _SILENCE_S = 300.0
 """Seconds without an answer after which a request has failed."""
-_LOGIN = "check the name, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`"
-_AGAIN = "publish again: what was uploaded is not sent twice"
+_HINT = (
+    "check the name and the network, and give a token that may write there as HF_TOKEN, or log in with `hf auth login`;"
+    " then publish again: what was uploaded is not sent twice"
+)
 
 
 class HubRepository:
@@ -57,7 +59,7 @@ class HubRepository:
         token = get_token()
         if token is None:
             raise ServiceUnavailable(
-                "there is no token for the Hugging Face hub", hint=_LOGIN
+                "there is no token for the Hugging Face hub", hint=_HINT
             )
         # Its own client has no timeout.
         limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
@@ -71,11 +73,10 @@ class HubRepository:
     def publish(self, prepared: PreparedRelease) -> Published:
         """Commit a snapshot, tag it with its version, and commit the errata beside it.
 
-        An existing tag with these very files is left as it is. A version older than the newest tag does not become
-        the head of main.
+        An existing tag with these very files is left as it is.
 
         Raises:
-            CheckFailed: If the tag exists with other files; nothing is sent.
+            CheckFailed: If the tag exists with other files, or a newer one exists; nothing is sent.
             ServiceUnavailable: If the hub refuses or cannot be reached; the hint says what to do.
         """
         version = prepared.version
@@ -90,16 +91,21 @@ class HubRepository:
                     version if version in tags else _MAIN, prepared
                 )
             done.already = sorted(prepared.files.keys() - set(done.sent))
+            done.latest = max({version, *tags})
             if version not in tags:
                 prepared.check_unpublished()
-            if version in tags and done.sent:
+                if done.latest != version:
+                    raise CheckFailed(
+                        f"{self.where} has {done.latest}, and its head is the newest version",
+                        hint="publish that version elsewhere",
+                    )
+            elif done.sent:
                 raise self._other_bytes(f"the tag {version}", done.sent)
             if existing is None:
                 self._api.create_repo(**self._at, exist_ok=True)
             if version not in tags:
-                self._release(prepared, aside=any(tag > version for tag in tags))
+                self._release(prepared)
             self._commit_errata(prepared)
-            done.latest = max({version, *tags})
         return done
 
     def _tags(self) -> frozenset[str] | None:
@@ -137,35 +143,30 @@ class HubRepository:
                 missing.append(name)
         return missing
 
-    def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:
-        """Make the commit and the tag; `aside`: not on main, which has a newer version."""
+    def _release(self, prepared: PreparedRelease) -> None:
+        """Make the commit and the tag."""
         version = prepared.version
-        branch = f"publish-{version}" if aside else _MAIN
-        if aside:
-            self._api.create_branch(**self._at, branch=branch, exist_ok=True)
         commit = self._api.upload_folder(
             **self._at,
             folder_path=prepared.path,
             allow_patterns=list(prepared.files),
             delete_patterns=[*REQUIRED, SUMS, SIGNATURE],
             commit_message=f"medlive {version}",
-            revision=branch,
-            parent_commit=self._head(branch),
+            revision=_MAIN,
+            parent_commit=self._head(),
         )
         if wrong := self._missing(commit.oid, prepared):
             raise self._other_bytes("the commit", wrong)
         self._api.create_tag(
             **self._at, tag=version, revision=commit.oid, exist_ok=True
         )
-        if aside:
-            self._api.delete_branch(**self._at, branch=branch)
         if wrong := self._missing(version, prepared):
             raise self._other_bytes(f"the tag {version} of another publisher", wrong)
 
-    def _head(self, branch: str) -> str:
-        """Return a branch's head; of two publishers that commit to it, the second is refused."""
+    def _head(self) -> str:
+        """Return main's head; of two publishers that commit to it, the second is refused."""
         branches = self._api.list_repo_refs(**self._at).branches
-        return next(ref.target_commit for ref in branches if ref.name == branch)
+        return next(ref.target_commit for ref in branches if ref.name == _MAIN)
 
     def _other_bytes(self, what: str, wrong: list[str]) -> CheckFailed:
         return CheckFailed(
@@ -177,7 +178,7 @@ class HubRepository:
         """Commit the errata that main lacks."""
         from huggingface_hub import CommitOperationAdd
 
-        head = self._head(_MAIN)
+        head = self._head()
         files = {}
         for name, data in sorted(prepared.errata.items()):
             if self._read(name) != data:
@@ -217,8 +218,7 @@ class HubRepository:
             # An upload that failed is a RuntimeError; its cause says how.
             failure = exc.__cause__ if isinstance(exc, RuntimeError) else exc
             response = getattr(failure, "response", None)
-            if response is None:
-                text = f"{self.where} cannot be used: {type(failure or exc).__name__}"
-                raise ServiceUnavailable(text, hint=_AGAIN) from exc
-            text = f"{self.where} answers with HTTP {response.status_code}"
-            raise ServiceUnavailable(text, hint=f"{_LOGIN}; then {_AGAIN}") from exc
+            why = f"cannot be used: {type(failure or exc).__name__}"
+            if response is not None:
+                why = f"answers with HTTP {response.status_code}"
+            raise ServiceUnavailable(f"{self.where} {why}", hint=_HINT) from exc

@@ -102,8 +102,6 @@ class Published:
     # Immutable files that existed with the same bytes
     already: list[str] = field(default_factory=list)
     latest: str | None = None  # The newest version on the target afterwards
-    # Other versions on the target that are incomplete
-    unfinished: list[str] = field(default_factory=list)
 
 
 def prepare_release(
@@ -186,7 +184,7 @@ def publish(
         missing = _missing_items(prepared, target, done)
         if missing:
             prepared.check_unpublished()
-        _check_line(prepared, target, _releases(target, done))
+        _check_line(prepared, target, _releases(target))
         check_errata_kept(prepared, target.where, target.read)
         for item in missing:
             target.add(item)
@@ -243,18 +241,15 @@ def _check_line(
         )
 
 
-def _releases(target: Target, done: Published) -> list[Release]:
-    """Return the complete versions on the target, the oldest first, and note the others in `done`."""
+def _releases(target: Target) -> list[Release]:
+    """Return the complete versions on the target, the oldest first."""
     releases: list[Release] = []
-    done.unfinished.clear()
     for name in sorted(target.folders()):
         version = version_of(name)
         if version is None:
             continue
         if (sums := target.read(f"{name}/{SUMS}")) is not None:
             releases.append(read_release(target, version, sums))
-        elif version != done.version:
-            done.unfinished.append(version)
     return releases
 
 
@@ -294,7 +289,7 @@ def _update_pages(
 
     put(prepared.errata)
     before: list[str] = []
-    releases = _releases(target, done)
+    releases = _releases(target)
     while [release.version for release in releases] != before:
         data = target.read(ERRATA)
         errata = Errata()
@@ -311,7 +306,7 @@ def _update_pages(
         files[LATEST] = latest_json(releases, base_url)
         put(files)
         before = [release.version for release in releases]
-        releases = _releases(target, done)
+        releases = _releases(target)
     done.latest = before[-1]
 
 

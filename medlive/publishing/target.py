@@ -12,7 +12,7 @@ from pathlib import Path
 
 from medlive.errors import CheckFailed
 from medlive.integrity.folder import sha256, sync
-from medlive.integrity.log import exclusive, writing
+from medlive.integrity.log import exclusive, read_bytes, writing
 from medlive.integrity.paths import (
     create_below,
     open_below,
@@ -70,9 +70,9 @@ class Item:
         return b64encode(bytes.fromhex(self.sha256)).decode("ascii")
 
     def read(self) -> bytes:
-        """Return the bytes. Raises CheckFailed if they changed since they were verified, or OSError."""
+        """Return the bytes. Raises CheckFailed if they changed since they were verified, or BadInput."""
         source = self.source
-        data = source if isinstance(source, bytes) else source.read_bytes()
+        data = source if isinstance(source, bytes) else read_bytes(source)
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise CheckFailed(
                 f"{self.name} changed while it was being published",

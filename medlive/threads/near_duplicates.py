@@ -184,7 +184,7 @@ class DuplicateIndex:
         """Return the text that this one duplicates, or None; `ignore` is the key of the text itself."""
         near: set[str] = set()
         for band in queried.bands:
-            near.update(self._keys_of[band])
+            near.update(self._keys_of.get(band, ()))
         matches = []
         for key in near - {ignore}:
             known = self._sketches[key]

@@ -77,22 +77,19 @@ def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
     assert [r for r in hub.requests if r[0] not in ("GET", "HEAD")] == []
 
 
-def test_main_is_the_newest_version_whichever_is_published_last(
+def test_a_version_older_than_the_newest_is_refused(
     hub: Hub, line: dict[str, PreparedRelease]
 ) -> None:
     for version in ("2026.W46", "2026.W48"):
         send(hub, line[version])
-    hub.commit(
-        "main",
-        {**hub.commits[hub.branches["main"]], "NOTES.md": b"the maintainers' own"},
-        "Notes",
-    )
     before = hub.branches["main"]
-    assert send(hub, line["2026.W47"]).latest == "2026.W48"
-    assert hub.branches == {"main": before}
-    for version, snapshot in line.items():
-        assert content(snapshot).items() <= tagged(hub, version).items()
-    assert "NOTES.md" in tagged(hub, "2026.W47")
+    with pytest.raises(CheckFailed, match=r"has 2026\.W48"):
+        send(hub, line["2026.W47"])
+    assert (hub.branches, sorted(hub.tags)) == (
+        {"main": before},
+        ["2026.W46", "2026.W48"],
+    )
+    assert send(hub, line["2026.W46"]).latest == "2026.W48"
 
 
 @pytest.mark.parametrize(

@@ -233,14 +233,6 @@ class _Handler(BaseHTTPRequestHandler):
                 raise Refused(409, "", "the tag is there")
             hub.tags[tag] = self._commit(rest)
             self._send(200, {})
-        elif what == "branch" and self.command == "POST":
-            if rest in hub.branches:
-                raise Refused(409, "", "the branch is there")
-            hub.branches[rest] = hub.branches["main"]
-            self._send(200, {})
-        elif what == "branch" and self.command == "DELETE":
-            hub.branches.pop(rest)
-            self._send(200, {})
         else:
             raise Refused(501, "", f"the test's hub does not know {what}")
 

@@ -159,8 +159,6 @@ def publish(
     notes = []
     if not done.signed:
         notes.append("unsigned: its origin cannot be verified")
-    for version in done.unfinished:
-        notes.append(f"half published there: {version}; publish it again to finish it")
     text = (
         f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files sent; "
         f"{len(done.already)} were published before"

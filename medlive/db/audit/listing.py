@@ -232,6 +232,8 @@ async def load_page(
     try:
         rows_read = list((await session.execute(query)).all())
     except UnusableValue as error:
+        if edge is None:  # something else of the filter
+            raise
         raise UsageError(f"not the key of a row: {edge!r}") from error
     more, rows_read = len(rows_read) > size, rows_read[:size]
     if backwards:

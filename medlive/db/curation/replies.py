@@ -32,8 +32,6 @@ class PostgresReplyStore:
         """`db` stays its owner's."""
         self._db = db
         self._keep = Batcher(self._keep_all, largest=_MOST)
-        self._prompts: set[str] = set()
-        """Digests of those that are stored; prompts are never deleted."""
 
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
@@ -76,15 +74,13 @@ class PostgresReplyStore:
         prompts: dict[str, dict[str, Any]] = {}
         for prompt, row in replies:
             digest = row["prompt_digest"]
-            if digest not in self._prompts:
-                prompts[digest] = row_of(PromptRow, prompt, digest=digest)
+            prompts[digest] = row_of(PromptRow, prompt, digest=digest)
         # In one order for everybody, so that two processes never wait for each other crosswise.
         new_prompts = [prompts[digest] for digest in sorted(prompts)]
         new = [rows[digest] for digest in sorted(rows)]
         async with self._db.begin() as session:
             await session.insert_rows(PromptRow, new_prompts, skip_known=True)
             await session.insert_rows(ReplyRow, new, skip_known=True)
-        self._prompts |= prompts.keys()
 
 
 async def _find_only(

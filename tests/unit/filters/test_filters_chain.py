@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterReason, FilterSettings, FilterVerdict
 from medlive.filters.rules import (
-    _SHOWN_EN,
-    _SHOWN_HINTS,
     RULES,
     FilterChain,
     first_failure,
@@ -281,8 +279,3 @@ def test_real_threads_are_mostly_clinical() -> None:
             if isinstance(item, ImportedThread)
         ]
         assert sum(first_failure(r) is None for r in results) > least * len(results)
-
-
-@given(st.from_regex(_SHOWN_EN))
-def test_whatever_is_shown_has_a_hint(text: str) -> None:
-    assert any(hint in text for hint in _SHOWN_HINTS)

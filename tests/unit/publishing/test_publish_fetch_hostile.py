@@ -109,6 +109,16 @@ async def test_signed_errata_are_replaced_by_the_same_signer_alone(
     assert (tmp_path / "errata.json").read_bytes() == before[0]
 
 
+async def test_the_same_errata_come_again_although_no_snapshot_names_their_key(
+    server: Web, tmp_path: Path
+) -> None:
+    server.root = Path(shutil.copytree(server.root, tmp_path / "public"))
+    offer(server, Errata(entries=(erratum(1),)), SecretKey.parse(generate()[0]))
+    for _ in range(2):
+        done = await get(server, tmp_path)
+        assert (done["errata"], done["errata_kept"]) == (1, None)
+
+
 async def test_an_older_latest_is_refused_unless_it_is_named(
     line: Line, server: Web, published: Path, tmp_path: Path
 ) -> None:

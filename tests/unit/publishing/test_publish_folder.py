@@ -125,22 +125,21 @@ def test_a_line_is_published_in_any_order_and_twice(
     assert tree(target.root) == before
 
 
-def test_a_half_published_version_is_told_of_and_finished(
+def test_a_half_published_version_is_not_listed_and_finished(
     made: dict[str, PreparedRelease], target: FolderTarget
 ) -> None:
     send(target, made["2026.W43"])
     (target.root / "medlive-2026.W43" / SUMS).unlink()
     (target.root / "medlive-2026.W43" / "data/cases.jsonl").unlink()
     (target.root / ".publish-partial").write_bytes(b"of a killed run")
-    done = send(target, made["2026.W44"])
-    assert done.unfinished == ["2026.W43"]
+    send(target, made["2026.W44"])
     assert [v["version"] for v in latest(target)["versions"]] == ["2026.W44"]
     done = send(target, made["2026.W43"])
     assert done.sent == [
         "medlive-2026.W43/data/cases.jsonl",
         f"medlive-2026.W43/{SUMS}",
     ]
-    assert (done.unfinished, done.latest) == ([], "2026.W44")
+    assert done.latest == "2026.W44"
     assert not (target.root / ".publish-partial").exists()
 
 
