@@ -167,7 +167,7 @@ def diff(
     difference = diff_snapshots(old, new, limit=limit)
     notes = []
     if not difference["has_reasons"]:
-        notes.append("no reasons are stated: the newer one does not continue the older")
+        notes.append("no reasons are stated: the older one is not the parent of the newer")
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
     return Result(difference, _describe_diff(difference), notes)
