@@ -64,8 +64,6 @@ class Marked:
     id: str
     parts: tuple[Part, ...]
     about: Mapping[str, object]  # Role, verified, posted_at …; empty for the title
-    # Elements that cite it with words that do not stand in it
-    elsewhere: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +309,7 @@ def _mark(
                 if first == start:
                     begins.append(name)
         parts.append(Part(text[start:end], tuple(inside), tuple(begins)))
-    elsewhere = tuple(name for name in quotes if name not in spans)
-    return Marked(id_, tuple(parts), about, elsewhere)
+    return Marked(id_, tuple(parts), about)
 
 
 def compare(old: str, new: str) -> list[Change]:
