@@ -302,7 +302,7 @@ async def test_a_quarantine_is_lifted(database: Database, admin: Browser) -> Non
                 " VALUES ('icliniq', 'site', now(), 'drift')"
             )
         )
-    assert "icliniq: drift" in (await admin.get("/review")).text
+    assert "Why icliniq may be harvested again" in (await admin.get("/audit")).text
     assert (
         await act(admin, "source/icliniq", "lift_quarantine", "New layout.", back=LOG)
     ).status_code == 303
