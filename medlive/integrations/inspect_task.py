@@ -60,7 +60,6 @@ from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
 from medlive.evaluation.scoring.refusals import check_harness
-from medlive.grader.judge import Mode
 from medlive.integrity.log import open_log
 from medlive.llm.engine import (
     EngineIdentity,
@@ -92,16 +91,14 @@ def medlive(
     structured: bool = True,
     allow_unpinned: bool = False,
     verify: bool = True,
-    mode: str = Mode.RUBRIC.value,
     allow_not_publishable: bool = False,
 ) -> Task:
     """The cases of a verified snapshot with their rubrics.
 
     `snapshot` is a folder or a version; the filters are those of `Snapshot.filter`. `structured` asks the grader
     for JSON of its schema, False leaves that to the prompt. `allow_unpinned` accepts a grader that names itself
-    otherwise than it was asked for (an alias). `mode` is "rubric", a call an answer, or "criterion", a call a
-    criterion. A snapshot that must not be published is refused but with `allow_not_publishable`, which the log's
-    metadata show.
+    otherwise than it was asked for (an alias). A snapshot that must not be published is refused but with
+    `allow_not_publishable`, which the log's metadata show.
     """
     chosen = open_snapshot(snapshot, verify=verify).filter(
         language=language, first_release_after=first_release_after
@@ -132,7 +129,7 @@ def medlive(
     return Task(
         dataset=MemoryDataset(samples, name=f"medlive-{cases.name}"),
         solver=generate(),
-        scorer=rubric(structured, allow_unpinned, mode),
+        scorer=rubric(structured, allow_unpinned),
         version=cases.name,
         metadata=about,
     )
@@ -163,7 +160,6 @@ _METRICS = {
 def rubric(
     structured: bool = True,
     allow_unpinned: bool = False,
-    mode: str = Mode.RUBRIC.value,
 ) -> Scorer:
     """The complete score of a case, in [0, 1]; NaN, and so in no mean, while a criterion is ungraded."""
 
@@ -172,7 +168,7 @@ def rubric(
         answer = answer_of(case, state.output)
         model = get_model(role="grader", required=True)
         grader = _Grader(model, structured, not allow_unpinned)
-        grades = await grade_answer(case, answer, grader, mode=Mode(mode))
+        grades = await grade_answer(case, answer, grader)
         verdicts, lines = {}, []
         for grade in grades:
             verdicts[grade.criterion_id] = grade.met

@@ -95,17 +95,16 @@ class RowReader:
 
     def _rows(self, handle: io.FileIO, table: Table) -> Iterator[tuple[int, Row]]:
         """Yield (line number from 1, row)."""
-        previous = ""
+        previous = ("", 0)
         for number, data in enumerate(lines(handle), start=1):
             where = f"data/{table}.jsonl:{number}"
             if (row := self._parse(data, where, table)) is None:
                 continue
-            case_id = row["case_id"]
-            again = case_id == previous and number > 1 and table == "cases"
-            if case_id < previous or again:
-                got = f"{case_id!r} after {previous!r}"
-                self.faults.add(where, "rows in the order of case_id", got)
-            previous = case_id
+            place = row["case_id"], row.get("position", 0)
+            if place <= previous:
+                got = f"{place} after {previous}"
+                self.faults.add(where, "rows in order, each once", got)
+            previous = place
             yield number, row
 
     def _parse(self, data: bytes, where: str, table: Table) -> Row | None:

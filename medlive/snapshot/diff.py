@@ -1,11 +1,11 @@
 """What changed between two releases: cases added, revised and withdrawn."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from heapq import merge
 from itertools import chain, groupby, repeat
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from medlive.integrity.folder import SUMS, sha256
 from medlive.snapshot.contents import (
@@ -24,23 +24,6 @@ ChangeKind = Literal["added", "revised", "withdrawn"]
 """How a case changed since the parent: the sections of `changes.json`."""
 
 
-class FieldEdit(TypedDict):
-    """The old and new value of a case's field; None where there is none."""
-
-    name: str
-    old: Any
-    new: Any
-
-
-class CriterionEdit(TypedDict):
-    """A changed criterion, before and after: criterion_id, position, criterion, axis, points, origin and source."""
-
-    edits: tuple[str, ...]
-    """"added", "removed", or what of it changed."""
-    old: Row | None
-    new: Row | None
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """One case that differs between a snapshot and an earlier one."""
@@ -51,8 +34,10 @@ class Change:
     from_revision: int | None = None
     to_revision: int | None = None
     # Of a revised case that was compared; if both are empty, only the revision's number changed
-    fields: tuple[FieldEdit, ...] = ()
-    criteria: tuple[CriterionEdit, ...] = ()
+    fields: tuple[Row, ...] = ()
+    """Of each field that changed its `name`, and its `old` and `new` value."""
+    criteria: tuple[Row, ...] = ()
+    """Of each criterion `edits`: "added", "removed" or the names of what changed; and the `old` and the `new` row."""
 
 
 _CASE_CONTENT = tuple(
@@ -118,13 +103,17 @@ def diff_cases(old: Path, new: Path) -> Iterator[Change]:
             case {"old": (before, old_rubric), "new": (now, new_rubric)}:
                 old_row = {**OPTIONAL["cases"], **before}
                 new_row = {**OPTIONAL["cases"], **now}
+                fields = []
+                for name in _CASE_CONTENT:
+                    if (own := old_row[name]) != new_row[name]:
+                        fields.append({"name": name, "old": own, "new": new_row[name]})
                 revised = Change(
                     kind="revised",
                     case_id=case_id,
                     reason=None,
                     from_revision=old_row["revision"],
                     to_revision=new_row["revision"],
-                    fields=tuple(_field_edits(old_row, new_row, _CASE_CONTENT)),
+                    fields=tuple(fields),
                     criteria=tuple(_criteria(old_rubric, new_rubric)),
                 )
                 is_edited = revised.fields or revised.criteria
@@ -143,17 +132,7 @@ def _case_id(side: tuple[CaseRows, str]) -> str:
     return str(case["case_id"])
 
 
-def _field_edits(
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
-    names: Iterable[str],
-) -> Iterator[FieldEdit]:
-    for name in names:
-        if before.get(name) != now.get(name):
-            yield {"name": name, "old": before.get(name), "new": now.get(name)}
-
-
-def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
+def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[Row]:
     """Yield the edits of a rubric, in its present order, then what was removed."""
     removed = {row["criterion_id"]: row for row in map(_content, before)}
     compared = list(CRITERION_CONTENT)

@@ -8,8 +8,6 @@ from medlive.errors import BadInput
 from medlive.home import home_folder
 from medlive.snapshot.model import folder_name, version_of
 
-VARIABLE = "MEDLIVE_SNAPSHOTS"
-"""The folders that are searched for versions, separated as in PATH."""
 LATEST = "latest"
 
 
@@ -20,8 +18,7 @@ def find_snapshot(
 
     Args:
         path_or_version: Its path, a version ("2026.W47", "medlive-2026.W47"), or "latest". A path that exists
-            comes first; a version is looked up in the folders of MEDLIVE_SNAPSHOTS, in order, else in the working
-            folder and `snapshots` under the home.
+            comes first; a version is looked up in the working folder, then in `snapshots` under the home.
         environment: Environment variables, by default those of the process.
 
     Raises:
@@ -30,24 +27,17 @@ def find_snapshot(
     text = os.fspath(path_or_version)
     if text and os.path.isfile(os.path.join(text, "manifest.json")):
         return Path(text)
-    if environment is None:
-        environment = os.environ
-    if named := environment.get(VARIABLE):
-        roots = [Path(part).expanduser() for part in named.split(os.pathsep) if part]
-    else:
-        roots = [Path(), home_folder(environment) / "snapshots"]
-    versions: dict[str, Path] = {}
-    for root in reversed(roots):
-        versions.update(versions_in(root))
+    here = Path()
+    kept = home_folder(environment or os.environ) / "snapshots"
+    versions = dict(versions_in(kept)) | dict(versions_in(here))
     version = text.removeprefix(folder_name(""))
     if text == LATEST:
         version = max(versions, default="")
     if version not in versions or isinstance(path_or_version, Path):
-        searched = ", ".join(str(root.absolute()) for root in roots)
         raise BadInput(
-            f"{text!r} is neither a snapshot's folder (it has no manifest.json) nor a version in {searched};"
-            f" found {', '.join(sorted(versions)) or 'none'}",
-            hint=f"give the folder itself, or set {VARIABLE} to the folder that contains it",
+            f"{text!r} is neither a snapshot's folder (it has no manifest.json) nor a version in {here.absolute()}, "
+            f"{kept}; found {', '.join(sorted(versions)) or 'none'}",
+            hint="give the folder itself, or set MEDLIVE_HOME to the folder whose snapshots/ has it",
         )
     return versions[version]
 

@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    field_validator,
     model_validator,
 )
 
@@ -49,7 +50,7 @@ KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{16}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
-FORMATS = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION} (a later format needs a later medlive)"
+FORMATS = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION}"
 
 
 class _Frozen(BaseModel):
@@ -308,9 +309,7 @@ class Manifest(_Frozen):
     """`manifest.json`."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: Annotated[int, Field(ge=OLDEST_FORMAT, le=FORMAT_VERSION)] = (
-        FORMAT_VERSION
-    )
+    format_version: int = FORMAT_VERSION
     """2: criteria have no origin, all come from the advice. From 4 on what a reader does not know is accepted."""
     version: Version
     created_at: AwareDatetime
@@ -341,6 +340,16 @@ class Manifest(_Frozen):
     """The columns of `data/cases` and `data/criteria`, in order; not written before format 4."""
     enumerations: dict[Name, tuple[EnumerationValue, ...]] = optional({})
     """Column → every value that it may have; not written before format 4."""
+
+    @field_validator("format_version")
+    @classmethod
+    def _known_format(cls, number: int) -> int:
+        if not OLDEST_FORMAT <= number <= FORMAT_VERSION:
+            raise ValueError(
+                f"this medlive reads formats {OLDEST_FORMAT} to {FORMAT_VERSION}, not {number}: a later one needs a "
+                "later medlive"
+            )
+        return number
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

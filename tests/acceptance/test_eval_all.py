@@ -29,7 +29,7 @@ RULES = RulesEngine().identity.model
 
 @pytest.fixture
 def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("OPENAI_API_KEY", "MEDLIVE_SNAPSHOTS", "MEDLIVE_CONFIG"):
+    for name in ("OPENAI_API_KEY", "MEDLIVE_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

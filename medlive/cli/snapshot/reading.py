@@ -72,15 +72,13 @@ def show(snapshot: SnapshotArgument) -> Result:
 def verify(
     snapshot: SnapshotArgument,
     public_key: PublicKeyOption = None,
-    parent: Annotated[Path | None, Option(exists=True)] = None,
 ) -> Result:
     """Verify a snapshot from its files alone; exit status 1 when a step fails.
 
     Args:
         public_key: The key that must have signed it [the key it names: proves no origin].
-        parent: The parent's folder [beside it].
     """
-    report = verify_snapshot(snapshot, public_key=public_key, parent=parent)
+    report = verify_snapshot(snapshot, public_key=public_key)
     result = describe_report(report, ["unknown"])
     note = unknown_note(report.unknown)
     if result.failure or not note:
@@ -167,7 +165,9 @@ def diff(
     difference = diff_snapshots(old, new, limit=limit)
     notes = []
     if not difference["has_reasons"]:
-        notes.append("no reasons are stated: the newer one does not continue the older")
+        notes.append(
+            "no reasons are stated: the older one is not the parent of the newer"
+        )
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
     return Result(difference, _describe_diff(difference), notes)

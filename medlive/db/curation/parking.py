@@ -72,17 +72,14 @@ async def count_parked(session: Session) -> Record:
     return count
 
 
-async def list_parked(
-    session: Session, *, limit: int | None = None
-) -> Sequence[Record]:
-    """Return the parked threads, the one that has waited longest first; at most `limit`.
+async def list_parked(session: Session) -> Sequence[Record]:
+    """Return the parked threads, the one that has waited longest first.
 
     Each has source, thread_id, name (SOURCE/ID), revision_id, curation_id (the latest decision that parked it), since
     (when it was parked first, without another decision in between) and libraries (how many were searched since).
     """
     return await session.records(
-        f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most",
-        most=limit,
+        f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id"
     )
 
 

@@ -12,9 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from medlive.snapshot.contents import CHANGES, SECTIONS
 from medlive.snapshot.describe.figures import (
     by_language_name,
+    by_month,
     by_rank,
     by_size,
-    by_time,
     counted,
 )
 from medlive.snapshot.manifest import (
@@ -108,7 +108,6 @@ def readme(
 
     `rows` is a digest of the rows as data/cases.jsonl and data/criteria.jsonl hold them.
     """
-    span, months = by_time(counts.by_month)
     headroom = counts.headroom.words
     if counts.headroom.is_little:
         headroom += ". **These rubrics leave little room above it: they hardly tell good models apart**"
@@ -120,8 +119,7 @@ def readme(
         size=next((name for limit, name in _SIZES if counts.cases < limit), "1M<n<10M"),
         languages=by_language_name(counts),
         sizes=[(str(size), number(n)) for size, n in by_size(counts).items()],
-        span=span,
-        months=months,
+        months=by_month(counts),
         proof=_proof(counts),
         headroom=headroom[:1].upper() + headroom[1:],
         warnings=warnings_of(meta.provenance),

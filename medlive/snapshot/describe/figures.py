@@ -13,8 +13,6 @@ from medlive.statistics.charts import (
 )
 
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "Chinese (中文)"}
-_MOST_COLUMNS = 72
-"""Six years of months; more of them would be thinner than a telephone can show."""
 
 
 def figures(
@@ -43,7 +41,6 @@ def figures(
     if rated := sum(sizes.values()):
         mean = sum(size * n for size, n in sizes.items()) / rated
         per_case += f", mean {mean:.2f} criteria, from {min(sizes)} to {max(sizes)}"
-    span, months = by_time(counts.by_month)
     languages = by_language_name(counts)
     return {
         "figures/axes.svg": bars(
@@ -58,10 +55,10 @@ def figures(
         ),
         "figures/months.svg": columns(
             frame(
-                f"Cases per {span}",
-                f"how many cases were opened in each {span}, by the posting date in UTC.",
+                "Cases per month",
+                "how many cases were opened in each month, by the posting date in UTC.",
             ),
-            [Bar(label, n) for label, n in months.items()],
+            [Bar(label, n) for label, n in by_month(counts).items()],
         ),
         "figures/sources.svg": bars(
             frame(
@@ -107,29 +104,15 @@ def counted(
     return f"{number(n)} {singular if n == 1 else more}"
 
 
-def by_time(by_month: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-    """Return "month" and the counts of all months in order, or "year" and those of years where months are too many.
-
-    `by_month`: `2025-03` → n; months and years without any count are in between.
-    """
-    months = {
-        int(month[:-3]) * 12 + int(month[-2:]) - 1: n for month, n in by_month.items()
-    }
-    if not months:
-        return "month", {}
-    low = min(months)
-    high = max(months)
-    is_long = high - low >= _MOST_COLUMNS
-    size = 12 if is_long else 1
-    tally = dict.fromkeys(range(low // size, high // size + 1), 0)
-    for month, n in months.items():
-        tally[month // size] += n
-    if is_long:
-        return "year", {f"{year:04d}": n for year, n in tally.items()}
-    labels = {}
-    for month, n in tally.items():
-        labels[f"{month // 12:04d}-{month % 12 + 1:02d}"] = n
-    return "month", labels
+def by_month(counts: Counts) -> dict[str, int]:
+    """Month → cases posted in it, from the first to the last, those without any too."""
+    months: dict[str, int] = {}
+    month, last = min(counts.by_month, default="~"), max(counts.by_month, default="")
+    while month <= last:
+        months[month] = counts.by_month.get(month, 0)
+        year, number = int(month[:4]), int(month[5:])
+        month = f"{year + number // 12:04d}-{number % 12 + 1:02d}"
+    return months
 
 
 def by_rank(counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -30,27 +30,23 @@ _PARENT_FILES = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
 
 
 def check_chain(folder: "Inspected", out: Faults) -> None:
-    """Check what a snapshot states about its ancestors, and compare it with its parent where that is at hand.
+    """Check what a snapshot states about its ancestors, and compare it with its parent where that is beside it.
 
     Raises:
-        Skip: If the parent is not at hand, or the rows cannot be compared.
+        Skip: If the parent is not there, or the rows cannot be compared.
         OSError: If a file of either folder cannot be read.
     """
     manifest = folder.require_manifest()
     _check_lineage(manifest, out)
-    parent = folder.parent
     if manifest.parent is None:
-        if parent is not None:
-            out.add("manifest.json", f"a parent, {parent.name}", "none")
         return
-    if parent is None:
-        beside = Path(os.path.abspath(folder.root)).parent
-        parent = beside / folder_name(manifest.parent)
-        if parent.is_symlink() or not parent.is_dir():
-            if out.count:
-                return
-            why = f"the parent was not found: there is no {parent.name} beside it"
-            raise Skip(why, allowed=True)
+    beside = Path(os.path.abspath(folder.root)).parent
+    parent = beside / folder_name(manifest.parent)
+    if parent.is_symlink() or not parent.is_dir():
+        if out.count:
+            return
+        why = f"the parent was not found: there is no {parent.name} beside it"
+        raise Skip(why, allowed=True)
     if not {CASES, CRITERIA} <= folder.sizes.keys() or folder.scan.faults["rows"].count:
         raise Skip("the rows are missing or not valid")
     _check_parent(folder, manifest, parent, out)

@@ -8,7 +8,6 @@ from medlive.integrity.checks import Faults
 from medlive.snapshot.contents import (
     CASES,
     CHANGES,
-    CRITERIA,
     HOLDOUTS,
     SECTIONS,
     Ledgers,
@@ -111,10 +110,6 @@ class Scan:
         if case.first_release not in self.manifest.line:
             expected = "a first release of the line that manifest.json states"
             self._add("releases", where, expected, repr(case.first_release))
-        positions = [criterion["position"] for criterion in criteria]
-        if positions != sorted(set(positions)):
-            place = f"{CRITERIA}: {case.case_id!r}"
-            self._add("rows", place, "rows in the order of position", f"{positions}")
         for hit in row_hits(case, self.shape.enumerations):
             step = "rubric"
             for words, own_step in _STEPS_OF_HITS.items():

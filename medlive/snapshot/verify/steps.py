@@ -79,7 +79,6 @@ class Inspected(Inspection):
 
     root: Path
     public_key: PublicKey | None
-    parent: Path | None
     sizes: Mapping[str, int]  # Of its regular files, by name
     listing_faults: Sequence[Finding]  # Everything else in it
     manifest_faults: Faults = field(default_factory=Faults)
@@ -428,7 +427,6 @@ def verify_snapshot(
     path: Path,
     *,
     public_key: PublicKey | None = None,
-    parent: Path | None = None,
 ) -> VerificationReport:
     """Run every step over a folder, whatever it holds; faults are returned and nothing is raised.
 
@@ -438,10 +436,9 @@ def verify_snapshot(
         path: The snapshot's folder.
         public_key: The key that must have signed it. Without one the signature is checked with the key that the
             manifest names, which proves integrity and not origin (`VerificationReport.trust`).
-        parent: The parent's folder, by default the folder of its name beside `path` if there is one.
     """
     root = Path(path)
-    folder = Inspected(root, public_key, parent, *list_files(root))
+    folder = Inspected(root, public_key, *list_files(root))
     steps = run_steps(folder, STEPS)
     unknown: tuple[str, ...] = ()
     if folder.manifest is not None:

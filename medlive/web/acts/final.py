@@ -109,8 +109,6 @@ async def withdraw(
             return RedirectResponse(f"/acts/case/{case_id}", 303)
         except MedliveError as exc:
             error = exc.whole
-    else:
-        criterion = request.query_params.get("criterion", "")
     async with site.database.begin() as session:
         with refusing(404, UsageError):
             row = await find_case(session, case_id)

@@ -193,11 +193,7 @@ async def act(
     except MedliveError as error:
         about = f"{kind}:{subject}"
         log = await site.database.ask(list_entries, subject=about, limit=5)
-        last = [(entry.action, entry.by, entry.reason) for entry in log[:1]]
-        # The latest entry is this very act: the form was sent twice.
-        again = last == [(act, account.name, reason)] and not words and not criterion
-        if not again:
-            return _refusal(request, error, back, log)
+        return _refusal(request, error, back, log)
     return RedirectResponse(back, 303)
 
 

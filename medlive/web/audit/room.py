@@ -12,7 +12,7 @@ from medlive.db.audit.health import count_by_source, count_by_week
 from medlive.db.audit.listing import count_rows, load_page, stream_rows
 from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import funnel
-from medlive.db.curation.parking import count_parked, list_parked
+from medlive.db.curation.parking import count_parked
 from medlive.db.tables.accounts import Role
 from medlive.db.threads.threads import Window
 from medlive.errors import UsageError
@@ -103,8 +103,7 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
 
     gaps = await find_gaps(site.database, site.settings)
     async with site.database.read() as session:
-        parked = await list_parked(session, limit=GAPS_SHOWN)
-        count = await count_parked(session)
+        parked = await count_parked(session)
     return await asyncio.to_thread(
         render,
         request,
@@ -112,8 +111,7 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
         tables=_LINKS,
         gaps=gaps[:GAPS_SHOWN],
         all_gaps=len(gaps),
-        parked=parked,
-        all_parked=count.threads,
+        parked=parked.threads,
     )
 
 

@@ -30,13 +30,10 @@ class Table:
     empty: str  # What fills the table, as a command
 
 
-def thread_path(source: str, thread_id: str) -> str:
-    """The address of a thread's page."""
-    return quote_path(f"/audit/threads/{source}/{thread_id}")
-
-
 def _thread(row: Any) -> str | None:
-    return thread_path(row.source, row.thread_id) if row.thread_id is not None else None
+    if row.thread_id is None:
+        return None
+    return quote_path(f"/audit/threads/{row.source}/{row.thread_id}")
 
 
 TABLES = {

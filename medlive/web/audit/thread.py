@@ -64,8 +64,6 @@ class Marked:
     id: str
     parts: tuple[Part, ...]
     about: Mapping[str, object]  # Role, verified, posted_at …; empty for the title
-    # Elements that cite it with words that do not stand in it
-    elsewhere: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +142,7 @@ async def load_thread_page(
         elsewhere=pages_of(
             request, page, {own["message_id"] for own in curation["elements"]}
         ),
+        address=partial(_address, request),
         elements=elements,
         flags=_group(failed_checks, "subject"),
         advice=advice,
@@ -310,8 +309,7 @@ def _mark(
                 if first == start:
                     begins.append(name)
         parts.append(Part(text[start:end], tuple(inside), tuple(begins)))
-    elsewhere = tuple(name for name in quotes if name not in spans)
-    return Marked(id_, tuple(parts), about, elsewhere)
+    return Marked(id_, tuple(parts), about)
 
 
 def compare(old: str, new: str) -> list[Change]:
@@ -336,8 +334,8 @@ def messages_shown(request: Request, page: int, thread: Mapping[str, Any]) -> St
     if not shown and page > 1:
         raise HTTPException(404, "The thread has no such message.")
     last = first + shown
-    before = _address(request, page - 1) if page > 1 else None
-    after = _address(request, page + 1) if last < total else None
+    before = _address(request, page=page - 1) if page > 1 else None
+    after = _address(request, page=page + 1) if last < total else None
     return Stretch(first + 1 if shown else 0, last, total, before, after)
 
 
@@ -353,10 +351,10 @@ def pages_of(request: Request, page: int, message_ids: Iterable[str]) -> dict[st
         if name[1:].isdecimal():
             other = int(name[1:]) // MESSAGES_SHOWN + 1
             if other != page:
-                pages[name] = _address(request, other)
+                pages[name] = _address(request, page=other)
     return pages
 
 
-def _address(request: Request, page: int) -> str:
-    """The address of another page of the thread, reached from the same list."""
-    return f"?{request.url.include_query_params(page=page).query}"
+def _address(request: Request, **place: int) -> str:
+    """The address of another page or decision of the thread, reached from the same list."""
+    return f"?{request.url.include_query_params(**place).query}"

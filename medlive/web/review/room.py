@@ -16,7 +16,6 @@ from medlive.db.curation.reviews import (
     list_held,
     list_waiting_overrules,
 )
-from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import Study
 from medlive.db.tables.accounts import Role
@@ -75,7 +74,6 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
             if is_admin or account.name in (*study.raters, study.adjudicator):
                 shown.append(study)
         waiting = await list_held(session, limit=HELD_SHOWN + 1)
-        sources = await list_sources(session)
         return render(
             request,
             "review/index.html",
@@ -84,7 +82,6 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
             more_held=len(waiting) > HELD_SHOWN,
             disputes=await list_disputes(session),
             overruled=await list_waiting_overrules(session),
-            quarantined=[own for own in sources if own.quarantine_reason is not None],
             user=account,
             is_admin=is_admin,
             runs=await list_evaluations(session) if is_admin else (),

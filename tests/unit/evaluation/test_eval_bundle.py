@@ -238,7 +238,7 @@ def test_an_archive_that_is_made_to_harm_is_refused(room: Room) -> None:
 def test_without_a_snapshot_the_steps_are_skipped_and_it_says_so(
     room: Room, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("MEDLIVE_SNAPSHOTS", str(tmp_path))
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
     report = room.verify(room.files, snapshot=None)
     assert (report.ok, report.complete, report.run) == (True, False, None)
     states = [step.state for step in report.steps]
@@ -376,10 +376,8 @@ def test_the_commands_tell_it_in_words_and_exit_statuses(
     (tmp_path / "medlive.key").chmod(0o600)
     (tmp_path / "medlive.pub").write_text(PUBLIC)
     out = tmp_path / "entry.zip"
-    home = {
-        "MEDLIVE_HOME": str(tmp_path / "home"),
-        "MEDLIVE_SNAPSHOTS": str(room.snapshot.parent),
-    }
+    home = {"MEDLIVE_HOME": str(tmp_path / "home")}
+    monkeypatch.chdir(room.snapshot.parent)
 
     def call(*words: Any) -> Any:
         line = ["eval", *map(str, words)]

@@ -223,7 +223,7 @@ SPOILT: dict[str, tuple[Edit, str]] = {
     ),
     "a changed meaning": (
         lambda m: m.update(format_version=5, provenance={"new": 1}),
-        "format 2 to 4 (a later format needs a later medlive), got format_version:",
+        "formats 2 to 4, not 5: a later one needs a later medlive",
     ),
     "a field of the future in format 3": (
         lambda m: (
