@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument
 
 from medlive.cli.audit.thread import messages_table
-from medlive.cli.options import ByOption, DryRunOption, MomentOption
+from medlive.cli.options import ByOption, DryRunOption, MomentOption, OptionalCount
 from medlive.cli.output import (
     Grid,
     Result,
@@ -65,6 +65,7 @@ COLUMNS = (
 def harvest(
     sources: SourcesArgument = None,
     since: MomentOption = None,
+    limit: OptionalCount = None,
     again: bool = False,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -76,6 +77,7 @@ def harvest(
 
     Args:
         since: Only threads opened on or after this day.
+        limit: Ask for at most so many threads a source.
         again: Harvest again although this week's is done.
     """
     settings = read_settings()
@@ -105,7 +107,7 @@ def harvest(
             "a harvest needs a contact address, which every request names",
             hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
         )
-    ended = with_instance(_harvest, wanted, since=since, again=again)
+    ended = with_instance(_harvest, wanted, since=since, limit=limit, again=again)
     return _describe_harvests(wanted, ended)
 
 
@@ -163,6 +165,8 @@ def _notes(done: HarvestResult) -> Iterator[str]:
         yield f"{done.source}: {text}"
     if done.already_done:
         yield f"{done.source}: {done.iso_week} was harvested already; --again harvests it once more"
+    if done.limited:
+        yield f"{done.source}: stopped at --limit; without it, the next harvest of {done.iso_week} goes on from here"
 
 
 def import_(

@@ -58,10 +58,10 @@ _Origin = Literal["listed", "left over", "missing"]
 """Why a thread is read; a missing one is on no list any more."""
 
 
-HarvestEnd = Literal["complete", "lists_missing", "given_up"]
-"""How a harvest ended. `complete`: every list was read to its end, and every thread was requested;
-`lists_missing`: a list could not be read to its end; `given_up`: the source blocks, or its pages cannot be read any
-more."""
+HarvestEnd = Literal["complete", "limited", "lists_missing", "given_up"]
+"""How a harvest ended. `complete`: every list was read to its end, and every thread was requested; `limited`: the
+limit was reached; `lists_missing`: a list could not be read to its end; `given_up`: the source blocks, or its pages
+cannot be read any more."""
 
 
 def list_key(request: PageRequest) -> str:
@@ -78,6 +78,7 @@ async def harvest(
     *,
     anonymise: Anonymiser,
     since: datetime | None = None,
+    limit: int | None = None,
     concurrency: int = 1,
 ) -> HarvestEnd:
     """Read a community's lists, the latest activity first, and every thread on them.
@@ -86,7 +87,7 @@ async def harvest(
     layout, and LAYOUT_STREAK threads in a row of an unknown layout end the harvest.
 
     Threads opened before `since` (aware) are skipped, and a list ends where a page is older than this or than what
-    earlier runs saw. `concurrency` threads are read at a time.
+    earlier runs saw. At most `limit` threads are read, `concurrency` at a time.
     """
     run = _Run(
         site=site,
@@ -94,6 +95,7 @@ async def harvest(
         ledger=ledger,
         anonymise=anonymise,
         since=since,
+        limit=limit,
         queue=asyncio.Queue(2 * concurrency),
     )
     tasks = [asyncio.create_task(run.work()) for _ in range(concurrency)]
@@ -106,6 +108,8 @@ async def harvest(
         await asyncio.gather(*tasks, return_exceptions=True)
     if run.ended:
         return "given_up"
+    if run.limited:
+        return "limited"
     return "lists_missing" if run.lists_missing else "complete"
 
 
@@ -118,12 +122,15 @@ class _Run:
     ledger: Ledger
     anonymise: Anonymiser
     since: datetime | None
+    limit: int | None
     queue: asyncio.Queue[tuple[ListEntry, KnownThread, _Origin] | None]
     in_progress: set[str] = field(default_factory=set)
+    requested: int = 0
     layout_streak: int = 0
     reads: bool = False
     """Whether a thread of this run could be read."""
     ended: bool = False
+    limited: bool = False
     lists_missing: bool = False
     gone: set[str] = field(default_factory=set)
     """Addresses that were answered with 404 or 410."""
@@ -132,9 +139,9 @@ class _Run:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
         await self._enqueue(await self.ledger.left_over(), "left over")
         for first in self.site.listing_requests(self.site.settings.base_url):
-            if not self.ended:
+            if not self._stopped():
                 await self._follow(first)
-        if not self.ended and not self.lists_missing and self.since is None:
+        if not self._stopped() and not self.lists_missing and self.since is None:
             await self._enqueue(await self.ledger.not_listed(), "missing")
         for _ in range(workers):
             await self.queue.put(None)
@@ -145,6 +152,9 @@ class _Run:
             if not self.ended:
                 await self._read(*item)
             self.in_progress.discard(item[0].thread_id)
+
+    def _stopped(self) -> bool:
+        return self.ended or self.limited
 
     async def _enqueue(
         self, entries: Sequence[ListEntry], origin: _Origin = "listed"
@@ -159,8 +169,11 @@ class _Run:
                     HarvestSkipped(entry.url, thread_id, "other_host")
                 )
                 continue
-            if self.ended:
+            if self.limit is not None and self.requested >= self.limit:
+                self.limited = True
+            if self._stopped():
                 return
+            self.requested += 1
             self.in_progress.add(thread_id)
             await self.queue.put((entry, known.get(thread_id, _UNKNOWN), origin))
 
@@ -172,7 +185,7 @@ class _Run:
         seen: set[str] = set()
         known_pages = 0
         for number in range(1, LIST_PAGES + 1):
-            if request is None or self.ended:
+            if request is None or self._stopped():
                 return
             read = await self._read_listing(request, number)
             if read is None:

@@ -206,6 +206,19 @@ async def test_pages_of_another_layout_quarantine_the_source_with_their_bytes_ke
     )
 
 
+async def test_a_limit_leaves_the_week_open(forum: Forum, instance: Instance) -> None:
+    told = await _harvest(instance, "--limit", "3")
+    assert told["limited"]
+    assert len(_threads(instance)) == 3
+    assert instance.one("SELECT outcome FROM harvest_runs") == "partial"
+    await _harvest(instance)
+    assert len(_threads(instance)) == THREADS
+    assert instance.one("SELECT outcome FROM harvest_runs") == "done"
+    assert (
+        max(Counter(path for path in forum.asked if "/threads/" in path).values()) == 1
+    )
+
+
 async def test_a_list_that_cannot_be_had_fails_the_week_and_is_read_by_the_next_start(
     forum: Forum, instance: Instance
 ) -> None:

@@ -20,7 +20,6 @@ from medlive.cli.output import (
     echo,
     failed,
     say,
-    table_of,
     with_database,
     with_instance,
     with_session,
@@ -99,8 +98,12 @@ def _describe(title: str, part: object) -> Shown:
         for name, value in row.items():
             for record in _records(value):
                 inside.setdefault(name, []).append({**outer, **record})
-    names = [name for name in rows[0] if name not in inside]
-    yield table_of(rows, names, title)
+    # Records inside several need not have the same parts.
+    names: dict[str, None] = {}
+    for row in rows:
+        names |= dict.fromkeys(name for name in row if name not in inside)
+    cells = [[row.get(name) for name in names] for row in rows]
+    yield Grid([name.replace("_", " ") for name in names], cells, title)
     for name, records in inside.items():
         if name not in _NOT_SHOWN:
             yield from _describe(f"{title}, {name}", records)

@@ -134,13 +134,16 @@ async def finish_harvest(
     run: StartedRun,
     *,
     problem: str | None = None,
+    partial: bool = False,
 ) -> None:
-    """End a run: done, or failed with its problem.
+    """End a run: done, failed with its problem, or `partial` when it stopped at a limit that was set.
 
     Raises MedliveError where another process has taken it over.
     """
     await add_counts(session, run, {})
-    outcome = RunOutcome.DONE if problem is None else RunOutcome.FAILED
+    outcome = RunOutcome.PARTIAL if partial else RunOutcome.DONE
+    if problem is not None:
+        outcome = RunOutcome.FAILED
     await session.run(
         "UPDATE harvest_runs SET outcome = :outcome, finished_at = now(), problem = :problem WHERE id = :id",
         id=run.run_id,

@@ -45,12 +45,13 @@ class HarvestResult:
     iso_week: str
     counts: Counter[str] = field(default_factory=Counter)  # As `PostgresLedger.counts`
     problems: list[HarvestProblem] = field(default_factory=list)
-    # Why the source was not read to its end; None if it was
+    # Why the source was not read to its end; None if it was, or stopped at the limit
     failed: str | None = None
     quarantined: str | None = None  # Why the source is or was quarantined
     busy: bool = False  # Whether another process harvests it or applies retention; `failed` says so
     # Whether this week was harvested before; nothing was fetched
     already_done: bool = False
+    limited: bool = False  # Whether it stopped at the limit; the week is not done then
     # The run's figures beside those of earlier runs
     drift: list[Compared] = field(default_factory=list)
 
@@ -67,6 +68,7 @@ async def harvest_source(
     *,
     week: str | None = None,
     since: datetime | None = None,
+    limit: int | None = None,
     again: bool = False,
     tick: Tick = lambda _: None,
 ) -> HarvestResult:
@@ -123,6 +125,7 @@ async def harvest_source(
                             ledger,
                             anonymise=partial(keyed_handle, key=key),
                             since=since,
+                            limit=limit,
                             # Several connections need more readers, to fetch while pages are being saved.
                             concurrency=1 if connections == 1 else 3 * connections,
                         )
@@ -177,14 +180,16 @@ async def _finish(
     database: Database, run: harvests.StartedRun, done: HarvestResult, end: HarvestEnd
 ) -> None:
     """End the run: set its outcome, its figures and a quarantine."""
+    done.limited = end == "limited"
     of_source = [p for p in done.problems if p.ends_source or p.thread_id is None]
     last = of_source[-1] if of_source else None
     if end in ("given_up", "lists_missing"):
         done.failed = last.message if last else "a list could not be read"
     async with database.begin() as session:
         drift, ends = await compare_run(session, done.source, run.run_id)
-        done.drift = drift
-        await harvests.save_measures(session, run.run_id, drift)
+        if not done.limited:
+            done.drift = drift
+            await harvests.save_measures(session, run.run_id, drift)
         done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
         if done.quarantined:
             await harvests.quarantine(session, done.source, done.quarantined)
@@ -192,6 +197,7 @@ async def _finish(
             session,
             run,
             problem=done.failed or done.quarantined,
+            partial=done.limited,
         )
 
 

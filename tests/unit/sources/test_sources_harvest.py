@@ -273,6 +273,16 @@ async def test_a_validator_that_no_request_can_carry_is_not_sent(
         assert sum(isinstance(e, HarvestedThread) for e in events) == 1
 
 
+async def test_the_limit_counts_threads(served: Communities) -> None:
+    events = await run(served, "sdn", limit=1)
+    assert not any("77001" in path for path in served.asked)
+    assert [type(e) for e in events] == [FetchedPage, Listed, HarvestProblem]
+    assert [type(e) for e in await run(served, "icliniq", limit=0)] == [
+        FetchedPage,
+        Listed,
+    ]
+
+
 async def test_a_pager_in_a_circle_ends(served: Communities) -> None:
     board = "/sdn/forums/internal-medicine.41/"
     served.answers[board + "page-2"] = served.answers[board]
@@ -377,6 +387,13 @@ async def test_what_no_list_shows_is_asked_for_and_may_be_gone(
         "nothing shows that it is not the site"
     )
     assert not any(e.ends_source for e in events if isinstance(e, HarvestProblem))
+    served.answers["/icliniq/qa/heel-pain/my-heel-hurts-every-morning"] = saved(
+        "icliniq/detail_2020.html"
+    )
+    limited = await run(served, "icliniq", MemoryLedger(unlisted=[gone]), limit=1)
+    assert not [e for e in limited if isinstance(e, HarvestProblem)], (
+        "after the lists, or not at all"
+    )
 
 
 async def test_a_thread_that_was_taken_down_is_not_asked_for(
