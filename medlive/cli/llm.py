@@ -12,22 +12,18 @@ from medlive.instance.loading import read_settings
 def serve(
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535)] = 8088,
-    latency_ms: Annotated[float, Option(min=0)] = 0.0,
 ) -> None:
     """Serve the rules engine and the sample models at /v1/chat/completions until stopped.
 
     Args:
         host: Address to listen on.
         port: Port; 0 picks a free one.
-        latency_ms: Delay of each answer, for benchmarks.
     """
     from medlive.instance.opening import serve_rules
 
     async def run() -> None:
         settings = read_settings()
-        async with serve_rules(
-            settings, host=host, port=port, latency_ms=latency_ms, warn=say
-        ) as url:
+        async with serve_rules(settings, host=host, port=port, warn=say) as url:
             say(
                 f"serving rules, sample-generic and sample-evidence at {url} (stop with Ctrl-C)"
             )

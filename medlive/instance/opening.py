@@ -214,7 +214,7 @@ def evidence_folder(settings: Settings, named: str) -> Path:
         return place
     raise UsageError(
         f"unknown evidence index {named!r}",
-        hint="medlive evidence list shows them; build one with medlive evidence build",
+        hint="name the folder of one; medlive evidence build makes it",
     )
 
 
@@ -224,7 +224,6 @@ async def serve_rules(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
-    latency_ms: float = 0.0,
     warn: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[str]:
     """Serve the rules engine and the sample models until the block ends; yields the base URL.
@@ -254,7 +253,6 @@ async def serve_rules(
         RulesEngine,
         host=host,
         port=port,
-        latency_ms=latency_ms,
         search=search if retriever else None,
     ) as url:
         yield url
