@@ -30,8 +30,8 @@ def version_at(package: Path) -> str:
     commit = ""
     with suppress(OSError):
         if (package.parent / ".git").exists():
-            # Git asks whose the folder is; its code runs already.
-            words = ["git", "-c", "safe.directory=*", "rev-parse", "HEAD"]
+            # Named, so that Git neither asks whose it is nor looks in folders above.
+            words = ["git", "--git-dir=.git", "rev-parse", "HEAD"]
             ran = subprocess.run(
                 words,
                 cwd=package.parent,

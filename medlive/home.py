@@ -7,7 +7,7 @@ import logging
 import os
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.resources import files
 from io import FileIO
@@ -151,25 +151,37 @@ def read_tables(
         yield path, table
 
 
-def report_unnamed(environment: Mapping[str, str], folder: Path) -> None:
-    """Log once that `./config` is not read, where it holds something else than the folder that is.
+def report_unnamed(
+    environment: Mapping[str, str], folder: Path, known: Iterable[str]
+) -> None:
+    """Log once that `./config` is not read and what it would change, where it would change anything.
 
     Args:
         environment: Environment variables; where they name a folder there is nothing to say.
         folder: The folder that is read.
+        known: The top-level names of settings.
     """
     here = UNNAMED.absolute()
     if environment.get(VARIABLE) or here in _reported or not _has_files(UNNAMED):
         return
     _reported.add(here)
+    changed, what = ["all"], "it cannot be read"
     with suppress(ConfigError, RecursionError):
         unread = [table for _, table in read_tables(UNNAMED, open_plain)]
-        if unread == [table for _, table in read_tables(folder)]:
-            return
-    logger.warning(
-        "%s is not read, as nobody named it. If you trust it: medlive --config ./config",
-        here,
-    )
+        files_of_both = list(zip(read_tables(folder), unread, strict=True))
+        changed = []
+        for name in known:
+            if any(
+                own.get(name) != other.get(name) for (_, own), other in files_of_both
+            ):
+                changed.append(name)
+        what = f"it would change {', '.join(changed)}"
+    if changed:
+        logger.warning(
+            "%s is not read, as nobody named it; %s. If you trust it: medlive --config ./config",
+            here,
+            what,
+        )
 
 
 def _shipped() -> Path:

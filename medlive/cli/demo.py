@@ -8,13 +8,21 @@ from shutil import which
 
 from medlive.cli.evaluation.tables import describe_scores
 from medlive.cli.output import Grid, Result, Shown, fields_of, say, wait_for
+from medlive.config import RoleSettings
 from medlive.demo.loop import DemoResult, run_demo
+from medlive.errors import UsageError
 from medlive.home import default_home
 from medlive.instance.loading import read_settings
 from medlive.report.tables import scores_json
 
 
-def demo(record: Path | None = None) -> Result:
+def demo(
+    live: bool = False,
+    base_url: str | None = None,
+    model: str | None = None,
+    api_key_env: str | None = None,
+    record: Path | None = None,
+) -> Result:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,
     verify, evaluate, report.
 
@@ -24,15 +32,28 @@ def demo(record: Path | None = None) -> Result:
     user's data when that is not set. A second run reports what exists already.
 
     Args:
-        record: Record the replies of the configured models here.
+        live: Curate with your own endpoint, not a recording.
+        base_url: The endpoint of --live, up to /v1.
+        model: The model of --live.
+        api_key_env: The variable that holds the endpoint's key [OPENAI_API_KEY].
+        record: Record the replies of the models here.
     """
+    if not live and any((base_url, model, api_key_env)):
+        raise UsageError("an endpoint needs --live")
+    if live and not (base_url and model):
+        raise UsageError("--live needs --base-url and --model")
+    endpoint = None
+    if live:
+        endpoint = RoleSettings(
+            engine="openai", base_url=base_url, model=model, api_key_env=api_key_env
+        )
     home = os.environ.get("MEDLIVE_HOME") or str(
         default_home().with_name("medlive-demo")
     )
     settings = read_settings({**os.environ, "MEDLIVE_HOME": home})
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
-    done = wait_for(run_demo(settings, say, record))
+    done = wait_for(run_demo(settings, say, endpoint, record))
     frozen, scores, curated = done.frozen, done.scores, done.curated
     runs = [model.run.run.path for model in scores.models]
     frozen_names = ("version", "cases", "criteria", "publishable")

@@ -89,7 +89,7 @@ def fetch(
     if list_:
         return list_result(SOURCES, _SOURCE, "address", "reader")
     tasks = _tasks(names or [], recommended, types)
-    contact = read_settings().harvest.get("contact")
+    contact = read_settings().harvest.get("contact") or None
     fetches = [wait_for(_fetch(task, contact, dry_run)) for task in tasks]
     if dry_run:
         rows = []

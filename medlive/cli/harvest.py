@@ -165,7 +165,7 @@ def _notes(done: HarvestResult) -> Iterator[str]:
     if done.already_done:
         yield f"{done.source}: {done.iso_week} was harvested already; --again harvests it once more"
     if done.limited:
-        yield f"{done.source}: stopped at --limit; the next harvest of {done.iso_week} goes on from here"
+        yield f"{done.source}: stopped at --limit; without it, the next harvest of {done.iso_week} goes on from here"
 
 
 def import_(

@@ -63,8 +63,8 @@ COMMANDS: Mapping[str, tuple[str, str] | Group] = {
         {"operations.jobs": ("list", "retry", "check", "cancel")},
     ),
     "circuit": Group(
-        "Model endpoints that are not asked for a while: list, reset.",
-        {"operations.circuit": ("list", "reset")},
+        "Model endpoints that are not asked for a while: ask them again.",
+        {"operations.circuit": ("reset",)},
     ),
     "scheduler": (
         "Take each weekly step when it is due, until stopped.",

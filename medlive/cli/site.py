@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from medlive.api import open_registry
 from medlive.cli.options import PublicKeysOption
 from medlive.cli.output import Result, with_session
 from medlive.config import Settings
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import index_path, snapshots_path
+from medlive.llm.registry import Registry
 from medlive.site.live import LiveSite, write_site
 from medlive.site.model import HARD, fix_hard
 from medlive.site.pages import site_files
@@ -56,7 +56,7 @@ def build(
         snapshots=snapshots or snapshots_path(settings),
         bundles=bundles or settings.home / BUNDLES,
         evidence=index_path(settings),
-        registry=open_registry(),
+        registry=Registry(candidates=settings.candidates),
         public_keys=public_key or (),
         checked=with_session(blind_items) if withhold_checked else (),
         allow_not_publishable=allow_not_publishable,
@@ -101,7 +101,7 @@ def served_evaluation(
         snapshots=snapshots,
         bundles=settings.home / BUNDLES,
         evidence=index_path(settings),
-        registry=open_registry(),
+        registry=Registry(candidates=settings.candidates),
         allow_not_publishable=preview,
         leave_out_not_publishable=not preview,
     )

@@ -118,14 +118,8 @@ async def count_jobs(session: Session) -> Sequence[Record]:
     return await session.records(_JOBS, queues=[queue.value for queue in Queue])
 
 
-async def list_jobs(
-    session: Session,
-    *,
-    queue: str | None,
-    status: str | None,
-    limit: int,
-) -> Sequence[Record]:
-    """The jobs of a queue (None: of all) in a state (None: not ended), by number.
+async def list_jobs(session: Session, limit: int) -> Sequence[Record]:
+    """The jobs that failed, then those that wait or are being done, by number.
 
     Each has id, queue, task, args, status, attempts, scheduled_at, heartbeat (the last sign of life of the worker that
     does it) and reason (why it failed; None: it did not, or that was not kept).
@@ -136,13 +130,8 @@ async def list_jobs(
         scheduled_at, last_heartbeat AS heartbeat, CASE WHEN status = 'failed' THEN reason END AS reason
         FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
         LEFT JOIN job_failures AS failure ON failure.job_id = job.id
-        WHERE (CAST(:queue AS text) IS NULL OR queue_name = :queue)
-        AND CASE WHEN CAST(:status AS text) IS NULL THEN status IN ('todo', 'doing', 'failed')
-        ELSE CAST(status AS text) = :status END
-        ORDER BY job.id LIMIT :limit
+        WHERE status IN ('todo', 'doing', 'failed') ORDER BY status <> 'failed', job.id LIMIT :limit
         """,
-        queue=queue,
-        status=status,
         limit=limit,
     )
 

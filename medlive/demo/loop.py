@@ -53,6 +53,7 @@ from medlive.sources.registry import build_site
 MARK = "demo-home"
 """The file that says that a home is the demo's."""
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
+RECORDED = "recorded replies of a language model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class DemoResult:
     skipped_steps: tuple[str, ...]  # Why each of the others was skipped
     scores: ScoreTable
     report: Path
-    is_recorded: bool  # Whether no role asked a model
+    is_recorded: bool  # Whether the recording answered for a role
 
     @property
     def new_threads(self) -> int:
@@ -74,16 +75,19 @@ class DemoResult:
         return sum(h.counts["new"] + h.counts["revised"] for h in self.harvested)
 
 
-def demo_settings(settings: Settings) -> Settings:
+def demo_settings(settings: Settings, live: RoleSettings | None) -> Settings:
     """The settings of the demo: an embedded database, and loopback addresses allowed.
 
-    A role's engine from config/models.toml curates, else the recording.
+    The live endpoint curates, else a role's engine from config/models.toml, else the recording.
     """
-    recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
-    roles = {}
-    for role in CURATION_ROLES:
-        own = getattr(settings.roles, role)
-        roles[role] = recorded if own.engine == "rules" else own
+    if live is not None:
+        roles = dict.fromkeys((*CURATION_ROLES, "prober"), live)
+    else:
+        recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
+        roles = {}
+        for role in CURATION_ROLES:
+            own = getattr(settings.roles, role)
+            roles[role] = recorded if own.engine == "rules" else own
     return settings.model_copy(
         update={
             "database_url": None,
@@ -96,6 +100,7 @@ def demo_settings(settings: Settings) -> Settings:
 async def run_demo(
     settings: Settings,
     notify: Callable[[str], None],
+    live: RoleSettings | None = None,
     record_to: Path | None = None,
 ) -> DemoResult:
     """Run the loop once.
@@ -103,16 +108,24 @@ async def run_demo(
     Args:
         settings: Whose home is the demo's.
         notify: Called at the start of each stage.
+        live: A user's own endpoint, used instead of the recording.
         record_to: The file to record the models' replies in.
 
     Raises:
         CheckFailed: When a stage fails.
+        UsageError: For a home that is not the demo's, or where a role has no model to record.
     """
-    settings = demo_settings(settings)
-    models = {getattr(settings.roles, role).model for role in CURATION_ROLES} - {None}
-    who = ", ".join(sorted(models)) or "recorded replies of a language model"
+    settings = demo_settings(settings, live)
+    roles = [getattr(settings.roles, role) for role in CURATION_ROLES]
+    models = {role.model or RECORDED for role in roles}
+    who = ", ".join(sorted(models))
     recording = None
     if record_to:
+        if RECORDED in models:
+            raise UsageError(
+                "--record needs a model in every role",
+                hint="--live with --base-url and --model, or config/models.toml",
+            )
         how = f"Replies of {who} to the demo's threads, recorded by `medlive demo --record`."
         recording = Recording(who, f"{now():%Y-%m-%d}", how)
     was_running = embedded.status(settings.home) is not None
@@ -154,7 +167,7 @@ async def run_demo(
         skipped_steps=skipped,
         scores=scores,
         report=report,
-        is_recorded=not models,
+        is_recorded=RECORDED in models,
     )
 
 

@@ -98,7 +98,7 @@ def load_settings(
         for name in (*PATHS, *MODELS):
             _anchor(table, name.split("."), path.parent, is_model=name in MODELS)
         _merge(values, table, origin_of(path), origins)
-    report_unnamed(env, folder)
+    report_unnamed(env, folder, Settings.model_fields)
     _merge_environment(values, env, origins)
     try:
         settings = Settings.model_validate(values)

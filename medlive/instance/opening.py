@@ -214,7 +214,7 @@ def evidence_folder(settings: Settings, named: str) -> Path:
         return place
     raise UsageError(
         f"unknown evidence index {named!r}",
-        hint="medlive evidence list shows them; build one with medlive evidence build",
+        hint="name the folder of one; medlive evidence build makes it",
     )
 
 

@@ -130,17 +130,13 @@ def test_jobs_are_listed_cancelled_and_tried_again(new_instance: NewInstance) ->
             "UPDATE procrastinate_jobs SET status = 'failed' WHERE id = %s", [second]
         )
     instance.here("jobs", "retry", str(second))
-    left = instance.here("jobs", "list", "--status", "todo", "--json").json["jobs"]
+    left = instance.here("jobs", "list", "--json").json["jobs"]
     assert [(job["id"], job["attempts"]) for job in left] == [(second, 1), (third, 0)]
     refused = instance.here("jobs", "retry", str(third), status=None)
     assert f"job {third} is not failed" in refused.err
-    for command in (
-        ("worker", "--queues", "curate,cure"),
-        ("jobs", "list", "--queue", "cure"),
-    ):
-        said = instance.here(*command, status=2).err
-        assert "cure" in said
-        assert "'harvest'" in said or "choose harvest or" in said
+    said = instance.here("worker", "--queues", "curate,cure", status=2).err
+    assert "cure" in said
+    assert "choose harvest or" in said
 
 
 def test_a_worker_takes_over_from_one_that_was_killed(

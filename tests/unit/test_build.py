@@ -52,6 +52,12 @@ def test_a_worktree_has_its_own_commit(checkout: Path, tmp_path: Path) -> None:
     assert version_at(other / "medlive") == expected(other)
 
 
+def test_a_damaged_checkout_takes_no_commit_from_above(checkout: Path) -> None:
+    inner = checkout / "inner"
+    (inner / ".git").mkdir(parents=True)
+    assert version_at(inner / "medlive") == __version__
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [

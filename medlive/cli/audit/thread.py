@@ -1,6 +1,7 @@
 """`medlive thread`: where threads stand, and every decision about one."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from medlive.cli.audit.case import Listed, list_rows
@@ -20,7 +21,6 @@ from medlive.cli.output import (
     echo,
     failed,
     say,
-    table_of,
     with_database,
     with_instance,
     with_session,
@@ -92,18 +92,25 @@ def _describe(title: str, part: object) -> Shown:
             yield f"{title}: {len(all_rows) - len(rows)} of {len(all_rows)} passed"
     if not rows:
         return
+    inside = _inside(rows)
+    # Records inside several need not have the same parts.
+    names = [name for name in dict.fromkeys(chain(*rows)) if name not in inside]
+    cells = [[row.get(name) for name in names] for row in rows]
+    yield Grid([name.replace("_", " ") for name in names], cells, title)
+    for name, records in inside.items():
+        if name not in _NOT_SHOWN:
+            yield from _describe(f"{title}, {name}", records)
+
+
+def _inside(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The records inside records by name; of several each begins with the first value of the one it is in."""
     inside: dict[str, list[Row]] = {}
     for row in rows:
-        # What is inside several records names its own by their first value.
         outer = dict([next(iter(row.items()))]) if len(rows) > 1 else {}
         for name, value in row.items():
             for record in _records(value):
                 inside.setdefault(name, []).append({**outer, **record})
-    names = [name for name in rows[0] if name not in inside]
-    yield table_of(rows, names, title)
-    for name, records in inside.items():
-        if name not in _NOT_SHOWN:
-            yield from _describe(f"{title}, {name}", records)
+    return inside
 
 
 def _records(value: object) -> list[Row]:

@@ -103,6 +103,8 @@ class Asking:
 
     def candidate(self) -> RoleSettings:
         """The model that is asked, with its endpoint and parameters."""
+        if not self.model.strip():
+            raise UsageError("--model is empty")
         calls = self.calls
         chosen = choose_candidate(
             read_settings(),

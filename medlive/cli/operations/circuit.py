@@ -1,16 +1,7 @@
-"""`medlive circuit`: which model endpoints are not asked for a while, and ask them again at once."""
+"""`medlive circuit`: ask model endpoints again at once that are not asked for a while."""
 
-from medlive.cli.output import Result, table_of, with_session
-from medlive.db.curation.circuits import list_circuits, reset_circuits
-
-_SHOWN = ("endpoint", "cause", "opened_at", "retry_at")
-
-
-def list_() -> Result:
-    """List the open circuits: the endpoint, the cause, since when, and when one call is let through."""
-    rows = with_session(list_circuits)
-    table = table_of(rows, _SHOWN)
-    return Result({"circuits": rows}, [table], [f"open circuits: {len(rows)}"])
+from medlive.cli.output import Result, with_session
+from medlive.db.curation.circuits import reset_circuits
 
 
 def reset() -> Result:

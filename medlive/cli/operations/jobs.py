@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from procrastinate import App
 from procrastinate.exceptions import ConnectorException, UniqueViolation
@@ -61,24 +61,17 @@ def _with_queue(work: Callable[[App, Database], Awaitable[T]]) -> T:
     return with_database(run)
 
 
-def list_(
-    queue: Queue | None = None,
-    status: Literal["todo", "doing", "failed", "cancelled", "aborted"] | None = None,
-    limit: Annotated[int, Option(min=0, max=10_000)] = 20,
-) -> Result:
+def list_(limit: Annotated[int, Option(min=0, max=10_000)] = 20) -> Result:
     """Count the jobs of every queue, and list those that wait, are being done or have failed.
 
     Args:
-        queue: Only this queue.
-        status: Only jobs in this state [the first three].
         limit: Show so many at most.
     """
     counts = with_session(count_jobs)
-    jobs = with_session(list_jobs, queue=queue, status=status, limit=limit)
-    nothing = "no such job" if queue or status else "nothing waits"
+    jobs = with_session(list_jobs, limit)
     shown = [
         table_of(counts, _QUEUES, "Queues"),
-        table_of(jobs, _JOBS, "Jobs") if jobs else nothing,
+        table_of(jobs, _JOBS, "Jobs") if jobs else "nothing waits",
     ]
     return Result({"queues": counts, "jobs": jobs}, shown)
 

@@ -38,13 +38,11 @@ class PostgresCircuits:
             return len(added) == len(rows)
 
 
-async def list_circuits(
-    session: Session, names: Collection[str] | None = None
-) -> list[Opening]:
-    """The open circuits of these keys or endpoints (None: every one), the oldest first."""
+async def list_circuits(session: Session, names: Collection[str]) -> list[Opening]:
+    """The open circuits of these keys or endpoints, the oldest first."""
     openings = []
     for row in await session.rows(CircuitRow, "ORDER BY opened_at, key"):
-        if names is None or row.key in names or row.endpoint in names:
+        if row.key in names or row.endpoint in names:
             openings.append(read(Opening, row))
     return openings
 

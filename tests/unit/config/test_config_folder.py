@@ -161,6 +161,7 @@ def test_no_key_leaves_unless_the_folder_is_named(
         grade = ("eval", "grade", run)
         done = instance.here(*grade, status=None)
         assert "config is not read" in done.err
+        assert "change roles, prices, candidates" in done.err
         assert "medlive --config ./config" in done.err
         done = instance.here(*asked, tmp_path / "a", status=2)
         assert received == []
@@ -240,7 +241,7 @@ def test_a_clone_is_known_by_the_code_that_runs(
     share = json.loads(done.stdout)["schedule.failure_share"]
     if installed:
         assert share == {"value": 0.5, "origin": "default"}
-        assert "is not read" in done.stderr
+        assert "it would change schedule" in done.stderr
         assert "site-packages" not in done.stdout
     else:
         origin = str(clone / "config" / "schedule.toml")
@@ -264,7 +265,7 @@ def test_a_folder_that_is_not_read_is_told_of_once_and_in_words_of_ours(
         _set_in(tmp_path)
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"{folder}/config is not read, as nobody named it."
+        f"{folder}/config is not read, as nobody named it; it cannot be read."
         " If you trust it: medlive --config ./config"
     )
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from medlive.config import RubricSection, Settings
+from medlive.config import RoleSettings, RubricSection, Settings
 from medlive.demo.loop import demo_settings
-from medlive.service.wiring import CURATION_ROLES, find_dependent_judges, proof_roles
+from medlive.service.wiring import find_dependent_judges, proof_roles
 from medlive.snapshot.manifest import EngineUse, warnings_of
 from tests.support.snapshots import PROVENANCE
 
@@ -82,12 +82,12 @@ def test_the_manifest_warns_of_a_model_in_all_parts() -> None:
     assert warning.startswith("w wrote rubrics")
 
 
-def test_the_demo_proves_by_its_recording_or_by_a_configured_endpoint() -> None:
+def test_the_demo_proves_by_its_recording_or_by_a_live_endpoint() -> None:
     found = settings()
-    recorded = proof_roles(demo_settings(found))
+    recorded = proof_roles(demo_settings(found, None))
     assert {role: own.engine for role, own in recorded.items()} == {
         "prober": "recorded",
         "grader": "recorded",
     }
-    roles = dict.fromkeys(CURATION_ROLES, model("m"))
-    assert proving(demo_settings(settings(**roles))) == {"prober": "m", "grader": "m"}
+    live = RoleSettings(engine="openai", base_url="http://127.0.0.1:1/v1", model="m")
+    assert proving(demo_settings(found, live)) == {"prober": "m", "grader": "m"}

@@ -234,13 +234,8 @@ async def test_the_commands_go_on_until_nothing_is_open(
 
     named = ["--grader", "judge-1", "--base-url", "http://127.0.0.1:9/v1"]
     assert (await batch("write", run, *named, "--out", tmp_path / "1.jsonl"))[0] is None
-    for place, why in (
-        (tmp_path / "1.jsonl", "is there already"),
-        (run / "calls.jsonl", "inside a run folder"),
-    ):
-        assert why in str((await batch("write", run, *named, "--out", place))[0])
-    over = ("--out", tmp_path / "1.jsonl", "--replace")
-    assert (await batch("write", run, *named, *over))[0] is None
+    error, _ = await batch("write", run, *named, "--out", tmp_path / "1.jsonl")
+    assert "is there already" in str(error)
     assert isinstance(
         (await batch("read", run, answers("1.jsonl", result)))[0], CheckFailed
     )
@@ -249,7 +244,7 @@ async def test_the_commands_go_on_until_nothing_is_open(
     )
     error, output = await batch("write", run, *named, "--out", tmp_path / "2.jsonl")
     assert error is None
-    assert "4 calls" in output
+    assert "calls: 4" in output
     careful = answers("2.jsonl", lambda row: result(row, said(row["body"], True)))
     assert (await batch("read", run, careful))[0] is None
     error, output = await batch("write", run, *named, "--out", tmp_path / "3.jsonl")

@@ -439,12 +439,8 @@ async def test_what_cannot_be_served_is_an_error_in_openai_s_form() -> None:
         assert health.json()["engine"] == "rules"
 
 
-async def test_latency_is_given_as_asked_for() -> None:
-    async with serve(RulesEngine, latency_ms=80) as url:
-        engine = OpenAIEngine("rules", url)
-        reply = await engine.answer(request("grader.criterion"))
-        assert reply.usage.latency_ms >= 80
-        await engine.aclose()
+async def test_a_model_that_is_not_served_is_named() -> None:
+    async with serve(RulesEngine) as url:
         hopeless = OpenAIEngine("rules-0", url)
         with pytest.raises(EndpointUnavailable, match="rules-0"):
             await hopeless.answer(request("grader.criterion"))

@@ -387,6 +387,13 @@ async def test_what_no_list_shows_is_asked_for_and_may_be_gone(
         "nothing shows that it is not the site"
     )
     assert not any(e.ends_source for e in events if isinstance(e, HarvestProblem))
+    served.answers["/icliniq/qa/heel-pain/my-heel-hurts-every-morning"] = saved(
+        "icliniq/detail_2020.html"
+    )
+    limited = await run(served, "icliniq", MemoryLedger(unlisted=[gone]), limit=1)
+    assert not [e for e in limited if isinstance(e, HarvestProblem)], (
+        "after the lists, or not at all"
+    )
 
 
 async def test_a_thread_that_was_taken_down_is_not_asked_for(
