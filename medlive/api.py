@@ -130,7 +130,11 @@ def load_bundle(
     if isinstance(snapshot, Snapshot):
         snapshot = snapshot.path
     place = None if snapshot is None else Path(snapshot)
-    report = verify_bundle(Path(path), public_keys=[key] if key else [], snapshot=place)
+    report = verify_bundle(
+        Path(path),
+        public_keys=[key] if key else [],
+        snapshot=place,
+    )
     if report.run is None or report.why_not:
         raise CheckFailed(f"{path}: {report.why_not or 'its signature is not valid'}")
     return report.run

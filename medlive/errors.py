@@ -25,7 +25,12 @@ class MedliveError(Exception):
     exit_status: ClassVar[int] = 1
     default_hint: ClassVar[str | None] = None
 
-    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        hint: str | None = None,
+    ) -> None:
         """`message` defaults to the class's docstring; `hint` tells the user what to do, else `default_hint` does.
 
         Both lose what looks like a secret: they may quote an endpoint or a server.

@@ -141,7 +141,11 @@ def _values(record: object, names: Sequence[str]) -> dict[str, object]:
     return {name: getattr(record, name) for name in names}
 
 
-def _frame(rows: Iterable[Row], columns: Sequence[str], library: Library) -> Frame:
+def _frame(
+    rows: Iterable[Row],
+    columns: Sequence[str],
+    library: Library,
+) -> Frame:
     """These columns of rows that may hold more."""
     if library not in ("pandas", "polars", "arrow"):
         raise UsageError(f"library: expected pandas, polars or arrow, got {library!r}")

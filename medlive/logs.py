@@ -157,7 +157,13 @@ def report_error(message: str, hint: str | None) -> None:
         REMARKS.error(message)
 
 
-def _text(logger: WrappedLogger, name: str, event: EventDict, *, traces: bool) -> str:
+def _text(
+    logger: WrappedLogger,
+    name: str,
+    event: EventDict,
+    *,
+    traces: bool,
+) -> str:
     """A remark as it is, an error with its hint below, any other line with its level, logger and ids.
 
     Each value is made printable by itself. Lines below the first, of traces and hints, are indented, so that none

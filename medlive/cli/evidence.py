@@ -235,7 +235,11 @@ async def _search_online(
             hint='set [evidence] online = ["pubmed", "europepmc"]',
         )
     async with aclosing(retriever):
-        (hits,) = await retriever.search([Query(*phrases)], k=k, not_after=day)
+        (hits,) = await retriever.search(
+            [Query(*phrases)],
+            k=k,
+            not_after=day,
+        )
     return hits
 
 

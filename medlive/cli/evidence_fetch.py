@@ -138,7 +138,11 @@ def fetch(
     )
 
 
-def _tasks(names: list[str], recommended: bool, types: Selection | None) -> list[Task]:
+def _tasks(
+    names: list[str],
+    recommended: bool,
+    types: Selection | None,
+) -> list[Task]:
     if recommended:
         names = names + [source.name for source in SOURCES if source.recommended]
     if not names:

@@ -206,7 +206,12 @@ def import_(
             what = f"{problem.reason}: {problem.detail}"
             lines.append(f"{name}:{problem.line}: {what}")
         notes += first_of(lines, SHOWN_PROBLEMS)
-    return Result(value, [Grid(["file", *columns], rows)], notes, failed(refused))
+    return Result(
+        value,
+        [Grid(["file", *columns], rows)],
+        notes,
+        failed(refused),
+    )
 
 
 def list_() -> Result:
@@ -335,4 +340,9 @@ def reparse(sources: SourcesArgument = None) -> Result:
             problems.append(f"{result.source} is being harvested")
         problems += [f"{path} is damaged or missing" for path in damaged]
     hint = "restore damaged files from a backup, then reparse again"
-    return Result(value, [Grid(["source", *ends], rows)], notes, failed(problems, hint))
+    return Result(
+        value,
+        [Grid(["source", *ends], rows)],
+        notes,
+        failed(problems, hint),
+    )

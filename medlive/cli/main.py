@@ -226,7 +226,11 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _build_group(name: str, group: Group, words: Sequence[str]) -> typer.Typer:
+def _build_group(
+    name: str,
+    group: Group,
+    words: Sequence[str],
+) -> typer.Typer:
     """A group with the command that is named, so that what its others need is not imported; with all where none is."""
     app = typer.Typer(
         help=group.help,

@@ -166,7 +166,10 @@ def _options_of(described: Any) -> Iterator[inspect.Parameter]:
             yield _option(parameter, kinds[name], meanings.get(name))
 
 
-def _collect(described: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+def _collect(
+    described: Any,
+    values: Mapping[str, Any],
+) -> dict[str, Any]:
     """What a command or a group takes, from the values of all options."""
     kinds = get_type_hints(described)
     collected = {}

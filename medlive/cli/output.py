@@ -205,13 +205,20 @@ def table_of(
     return Grid([name.replace("_", " ") for name in names], cells, title)
 
 
-def list_result(records: Iterable[object], shown: Sequence[str], *more: str) -> Result:
+def list_result(
+    records: Iterable[object],
+    shown: Sequence[str],
+    *more: str,
+) -> Result:
     """Records as a list: people see these of their values, machines some more."""
     rows = [fields_of(record, (*shown, *more)) for record in records]
     return Result(rows, [table_of(rows, shown)])
 
 
-def fields_of(record: Any, names: Iterable[str] = ()) -> dict[str, object]:
+def fields_of(
+    record: Any,
+    names: Iterable[str] = (),
+) -> dict[str, object]:
     """An object's attributes of these names; without names a record's fields."""
     names = names or [field.name for field in fields(record)]
     return {name: getattr(record, name) for name in names}
@@ -256,7 +263,11 @@ def _cell(cell: object) -> Text:
     return Text(printable_lines(text))
 
 
-def first_of(notes: Sequence[str], most: int, of_all: int | None = None) -> list[str]:
+def first_of(
+    notes: Sequence[str],
+    most: int,
+    of_all: int | None = None,
+) -> list[str]:
     """At most so many notes, and how many more there are; `of_all`: where they are the first of more."""
     shown = list(notes[:most])
     if (more := (of_all or len(notes)) - len(shown)) > 0:
@@ -264,7 +275,10 @@ def first_of(notes: Sequence[str], most: int, of_all: int | None = None) -> list
     return shown
 
 
-def failed(problems: Sequence[str], hint: str | None = None) -> CheckFailed | None:
+def failed(
+    problems: Sequence[str],
+    hint: str | None = None,
+) -> CheckFailed | None:
     """The failure that names all problems; None where there is none."""
     return CheckFailed("; ".join(problems), hint=hint) if problems else None
 

@@ -67,7 +67,12 @@ class AgentFailure(Exception):
 class Agent:
     """Asks one engine on behalf of one role, in one thread's language."""
 
-    def __init__(self, engine: Engine, journal: list[Call], language: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        journal: list[Call],
+        language: str,
+    ) -> None:
         """`journal` gets every call; the agents of one thread share it."""
         self.identity = engine.identity
         self.language = language
@@ -130,7 +135,11 @@ class Agent:
         reply = await self.ask(each_reply(item), inputs, check)
         return by_id(getattr(reply, item.each))
 
-    async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
+    async def send(
+        self,
+        request: Request,
+        read: Callable[[Reply], T],
+    ) -> T:
         """Send a request until `read` accepts a reply, and return what it made of it.
 
         An unusable reply goes back to the engine once, with the fault. When the repair is unusable too and both
@@ -198,7 +207,11 @@ def check_ids(items: Iterable[Identified], wanted: Iterable[str]) -> str | None:
     return "one item for each id that was given, no more, no fewer"
 
 
-def check_known(named: Iterable[str], known: Iterable[str], what: str) -> str | None:
+def check_known(
+    named: Iterable[str],
+    known: Iterable[str],
+    what: str,
+) -> str | None:
     """The fault of a reply that names an unknown id; None if all are known."""
     invalid = sorted(set(named).difference(known))
     return f"{invalid[0][:20]!r} is not the id of {what}" if invalid else None

@@ -188,7 +188,12 @@ class _Chain:
         return replace(result, calls=tuple(self.calls))
 
     def _end(self, outcome: Outcome, reason: Reason, detail: str) -> Curation:
-        return replace(self.state, outcome=outcome, reason=reason, detail=detail[:2000])
+        return replace(
+            self.state,
+            outcome=outcome,
+            reason=reason,
+            detail=detail[:2000],
+        )
 
     async def run(self, retriever: Retriever, run_date: date) -> Curation:
         """Run the steps; each but the last returns a rejection or a parked case, which ends the chain, or None."""

@@ -155,7 +155,13 @@ class ElementControl:
     def _mark(self, identity: str, status: ElementStatus) -> None:
         self._elements[identity] = replace(self._elements[identity], status=status)
 
-    def _note(self, check: Check, subject: str, passed: bool, detail: str) -> None:
+    def _note(
+        self,
+        check: Check,
+        subject: str,
+        passed: bool,
+        detail: str,
+    ) -> None:
         number = self._revisions[subject]
         noted = ControllerCheck(check, subject, passed, detail[:2000], number)
         self.checks.append(noted)
@@ -179,7 +185,11 @@ async def write(
     }
     checks: list[ControllerCheck] = []
 
-    def note(check: Check, details: Mapping[Side, str], round_: int) -> list[str]:
+    def note(
+        check: Check,
+        details: Mapping[Side, str],
+        round_: int,
+    ) -> list[str]:
         faults = []
         for side, detail in details.items():
             detail = detail[:2000]

@@ -76,7 +76,10 @@ def check_questions(reply: QuestionsReply, count: int) -> str | None:
     return "a question stands twice" if len(folded) < len(reply.questions) else None
 
 
-def check_answers(reply: AnswersReply, asked: Sequence[dict[str, Any]]) -> str | None:
+def check_answers(
+    reply: AnswersReply,
+    asked: Sequence[dict[str, Any]],
+) -> str | None:
     """What is wrong with a reply; None if nothing."""
     return check_ids(reply.answers, [question["id"] for question in asked])
 

@@ -76,7 +76,11 @@ class Brief:
         }
 
 
-def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | None:
+def check_message_ids(
+    thread: Thread,
+    side: Side,
+    ids: Iterable[str],
+) -> str | None:
     """What is wrong with the message ids that elements of a side cite; None if nothing."""
     if side is Side.ADVICE:
         allowed = ids_of(thread.advice_messages())

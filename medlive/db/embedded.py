@@ -346,7 +346,11 @@ def _find_server(data: Path) -> EmbeddedServer | None:
         ) from exc
     if len(lines) < 5 or not lines[0].strip().isdigit():
         return None
-    server = EmbeddedServer(int(lines[0]), data, Path(lines[4].strip()))
+    server = EmbeddedServer(
+        int(lines[0]),
+        data,
+        Path(lines[4].strip()),
+    )
     return server if _works_in(server.pid, data, denied=True) else None
 
 

@@ -205,7 +205,13 @@ async def add_worker(
         "DELETE FROM workers WHERE heard_at < now() - CAST(:age AS interval)",
         age=FORGOTTEN_AFTER,
     )
-    row = WorkerRow(host=host, pid=pid, queues=[*queues], paused=[], state="working")
+    row = WorkerRow(
+        host=host,
+        pid=pid,
+        queues=[*queues],
+        paused=[],
+        state="working",
+    )
     return (await session.insert(row)).id
 
 

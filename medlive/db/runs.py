@@ -166,7 +166,11 @@ _STEPS = """
 """
 
 
-async def _read_runs(session: Session, query: str, **values: Any) -> dict[str, Run]:
+async def _read_runs(
+    session: Session,
+    query: str,
+    **values: Any,
+) -> dict[str, Run]:
     """Source or command → the last of its runs that a query gives."""
     return {row.name: read(Run, row) for row in await session.run(query, **values)}
 

@@ -113,7 +113,12 @@ class Session(AsyncSession):
         await self.flush()
         return row
 
-    async def put(self, table: type[R], key: Mapping[str, Any], **values: Any) -> R:
+    async def put(
+        self,
+        table: type[R],
+        key: Mapping[str, Any],
+        **values: Any,
+    ) -> R:
         """Insert a row, or give the one of this key these values; return it."""
         added = upsert(table).values(**key, **values)
         put = added.on_conflict_do_update(index_elements=list(key), set_=values)

@@ -57,7 +57,12 @@ async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) 
     session.add_all(items)
 
 
-async def find_study(session: Session, name: str, *, lock: bool = False) -> Study:
+async def find_study(
+    session: Session,
+    name: str,
+    *,
+    lock: bool = False,
+) -> Study:
     """A study by its name, which with `lock` nobody closes before the session's end. Raises UsageError."""
     locked = {"read": True} if lock else None
     row = await session.get(StudyRow, name, with_for_update=locked)

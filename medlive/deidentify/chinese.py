@@ -441,7 +441,11 @@ def _hospitals(lower: str) -> Iterator[Span]:
         yield from (match.span() for match in pattern.finditer(lower))
 
 
-def _named_hospital(lower: str, at: int, regions: list[int]) -> Span | None:
+def _named_hospital(
+    lower: str,
+    at: int,
+    regions: list[int],
+) -> Span | None:
     """The span of the hospital whose last word stands at `at`, where it begins with a place or fills a field."""
     starts = set(regions)
     for k in range(max(3, at - 14), at):

@@ -166,7 +166,11 @@ def _after_titles(view: View) -> Candidates:
         yield "name", match.end(), _name_end(view, match.end())
 
 
-def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
+def _may_be_title(
+    view: View,
+    match: re.Match[str],
+    title: str,
+) -> bool:
     """Whether the word is written as a title before a name, and is not the end of a street's name."""
     start, at = match.span()
     if at == start + len(title) or (

@@ -322,7 +322,12 @@ _NOT_THERE = re.compile(
 
 def is_in_medical_name(lower: str, start: int, end: int) -> bool:
     """Whether the city at these offsets is a part of the name of a disease, an organism or a score."""
-    return is_part_of_name(lower, start, end, _MEDICAL_NAMES.get(lower[start:end], ()))
+    return is_part_of_name(
+        lower,
+        start,
+        end,
+        _MEDICAL_NAMES.get(lower[start:end], ()),
+    )
 
 
 def is_general(lower: str, start: int, end: int) -> bool:

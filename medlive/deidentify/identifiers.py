@@ -115,7 +115,11 @@ class View:
         return start + removed_before, end + removed_until
 
 
-def matches(kind: IdentifierKind, pattern: re.Pattern[str], text: str) -> Candidates:
+def matches(
+    kind: IdentifierKind,
+    pattern: re.Pattern[str],
+    text: str,
+) -> Candidates:
     """Yield every match of a pattern as an identifier: its last group, or the whole of it."""
     for match in pattern.finditer(text):
         yield kind, *match.span(match.lastgroup or 0)

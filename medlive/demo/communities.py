@@ -145,7 +145,11 @@ def page_number(text: object) -> int:
     return int(str(text))
 
 
-def page_of(rows: Sequence[Row], page: int, size: int) -> tuple[Sequence[Row], int]:
+def page_of(
+    rows: Sequence[Row],
+    page: int,
+    size: int,
+) -> tuple[Sequence[Row], int]:
     """The rows of a page, and the number of pages; raises 404 beyond the last."""
     last = max(1, -(-len(rows) // size))
     if page > last:

@@ -57,7 +57,11 @@ class ErrorItem(ReplyModel):
     ]
     axis: Loose[Axis]
     points: int = Field(ge=-10, le=-5)
-    quotes: tuple[QuoteItem, ...] = Field(min_length=1, max_length=20, strict=False)
+    quotes: tuple[QuoteItem, ...] = Field(
+        min_length=1,
+        max_length=20,
+        strict=False,
+    )
 
 
 class ErrorsReply(ReplyModel):

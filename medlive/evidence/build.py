@@ -256,7 +256,11 @@ def _build_side(
         data / folder,
         queries,
     )
-    side = DenseSide(encoder, dense.DenseIndex(data / folder, part), np.array(readable))
+    side = DenseSide(
+        encoder,
+        dense.DenseIndex(data / folder, part),
+        np.array(readable),
+    )
     np.save(data / folder / ORDINALS, side.ordinals)
     words = LexicalIndex(data / LEXICAL, store)
     return DenseEntry(

@@ -84,7 +84,11 @@ class DenseSide:
         if allowed is not None:
             allowed = allowed[self.ordinals]
         orders: list[Order] = []
-        results = zip(vectors, *self.index.search(vectors, k, allowed), strict=True)
+        results = zip(
+            vectors,
+            *self.index.search(vectors, k, allowed),
+            strict=True,
+        )
         for vector, scores, numbers in results:
             # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
             is_hit = (numbers >= 0) & vector.any()
@@ -159,7 +163,11 @@ class IndexRetriever:
 
     def _reader_of(self, phrase: str) -> DenseSide | None:
         """The dense side that counts most for the phrase; None where none reads it."""
-        best = max(self.dense, key=lambda side: side.weight_of(phrase), default=None)
+        best = max(
+            self.dense,
+            key=lambda side: side.weight_of(phrase),
+            default=None,
+        )
         return best if best and best.weight_of(phrase) > 0 else None
 
     def _hits_of(
@@ -211,7 +219,10 @@ def _searched(query: Query) -> Iterator[tuple[Place, str, float]]:
         yield ("joint", number), " ".join(phrases), share * count
 
 
-def fused(orders: Mapping[Place, Order], weights: Mapping[Place, float]) -> Order:
+def fused(
+    orders: Mapping[Place, Order],
+    weights: Mapping[Place, float],
+) -> Order:
     """(ordinal, fused score) of everything that is in any order, in no order."""
     total: dict[int, float] = {}
     for place, order in orders.items():

@@ -179,7 +179,11 @@ class VectorStore:
         if not len(self._keys):
             return np.full(len(keys), -1, dtype=np.int64)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[at] == keys, self._order[at], -1)
+        return np.where(
+            self._keys[at] == keys,
+            self._order[at],
+            -1,
+        )
 
     def _check(self, vectors: Matrix, pairs: Pairs) -> None:
         expected = (len(pairs), self.encoder.dimension)
@@ -197,7 +201,11 @@ class VectorStore:
             hint="see what the encoder is and where it was read from: medlive evidence models",
         )
 
-    def _write_shard(self, keys: list[bytes], vectors: NDArray[np.float16]) -> None:
+    def _write_shard(
+        self,
+        keys: list[bytes],
+        vectors: NDArray[np.float16],
+    ) -> None:
         data = b"".join(keys)
         place = self.folder / f"shard-{hashlib.sha256(data).hexdigest()[:32]}.vec"
         data += vectors.tobytes()

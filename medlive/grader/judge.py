@@ -57,7 +57,10 @@ class Judge:
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self.schema = shape.model_json_schema()
 
-    def parts(self, criteria: Sequence[Criterion]) -> list[tuple[Criterion, ...]]:
+    def parts(
+        self,
+        criteria: Sequence[Criterion],
+    ) -> list[tuple[Criterion, ...]]:
         """Criteria as they are put into calls: one each, or as many as a call holds."""
         size = 1 if self.mode is Mode.CRITERION else RUBRIC_SIZE
         starts = range(0, len(criteria), size)
@@ -99,7 +102,13 @@ class GradingCall:
                 {"id": c.id, "criterion": c.criterion} for c in self.criteria
             ]
             inputs["answer"] = self.answer
-        return Request(judge.task, judge.prompt, inputs, judge.schema, round=self.round)
+        return Request(
+            judge.task,
+            judge.prompt,
+            inputs,
+            judge.schema,
+            round=self.round,
+        )
 
     def read(self, reply: Reply) -> Mapping[str, tuple[Verdict, Reply]]:
         """All verdicts, when none is missing. Raises Unusable."""

@@ -53,7 +53,11 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serve_app(app: ASGIApp, host: str | None, port: int) -> AsyncIterator[str]:
+async def serve_app(
+    app: ASGIApp,
+    host: str | None,
+    port: int,
+) -> AsyncIterator[str]:
     """Serve while the context lasts; yields the address.
 
     Args:

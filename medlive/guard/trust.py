@@ -88,7 +88,11 @@ def _context(
 
 
 @cache
-def _file(own: Path | None, system_file: str | None, system_folder: str | None) -> Path:
+def _file(
+    own: Path | None,
+    system_file: str | None,
+    system_folder: str | None,
+) -> Path:
     # A context of its own: one in use lists also those that a server has sent.
     context = _context.__wrapped__(own, system_file, system_folder)
     # One or several. OpenSSL reads them only when it looks for an authority, and lists none before.

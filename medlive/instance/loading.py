@@ -152,7 +152,10 @@ def validate_section(
         raise ConfigError(f"{name}.{first_fault(exc)}") from exc
 
 
-def dotted(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+def dotted(
+    value: object,
+    name: str = "",
+) -> Iterator[tuple[str, object]]:
     """Yield the values of nested tables, each under its dotted name; an empty table is a value.
 
     Tables of a list have their place in it, from 1, as a name.

@@ -157,7 +157,11 @@ def run_steps(
                 faults.add(".", "what this step needs", str(skip))
         except OSError as exc:  # TooLong among them
             expected = "a readable file within the size limits"
-            faults.add(str(exc.filename or "."), expected, exc.strerror or str(exc))
+            faults.add(
+                str(exc.filename or "."),
+                expected,
+                exc.strerror or str(exc),
+            )
         state: StepState = "passed"
         why = subject.note
         if skipped is not None:

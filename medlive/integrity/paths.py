@@ -119,7 +119,10 @@ def open_plain(path: Path) -> io.FileIO:
         raise OSError(errno.EINVAL, "not a regular file", str(path)) from exc
 
 
-def walk(root: Path, below: str = "") -> Iterator[tuple[str, int]]:
+def walk(
+    root: Path,
+    below: str = "",
+) -> Iterator[tuple[str, int]]:
     """Yield everything below `root` in the order of names, folders before what they hold; no link is followed.
 
     Each is its name relative to `root`, with `/`, and its mode (`stat.S_ISREG`, …), of the entry itself. `below` is

@@ -304,7 +304,12 @@ def _parse(
 ) -> list[tuple[str, bytes]]:
     """Read pairs of a comment and data of these sizes; raises the error for any other spelling."""
     rows = text.split("\n") if len(text) <= _MAX_TEXT else []
-    lines = zip(_PREFIXES, rows[:-1:2], rows[1::2], strict=False)
+    lines = zip(
+        _PREFIXES,
+        rows[:-1:2],
+        rows[1::2],
+        strict=False,
+    )
     pairs = []
     with suppress(ValueError):  # A line that is not base64
         for prefix, comment, row in lines:

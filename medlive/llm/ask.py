@@ -267,7 +267,11 @@ class Asker(Caller):
         """Whether a reply could be read once, now or in the work that is continued."""
         self._unreadable = 0
 
-    async def ask(self, request: Request, read: Callable[[Reply], T]) -> Asked[T]:
+    async def ask(
+        self,
+        request: Request,
+        read: Callable[[Reply], T],
+    ) -> Asked[T]:
         """Ask until `read` takes a reply, or the attempts are spent.
 
         `read` raises Unusable; it sees no reply that was cut, refused, or given by another model. Raises

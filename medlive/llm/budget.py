@@ -51,7 +51,11 @@ class Budget:
             return usage
         return Usage(cost_usd=0.0)
 
-    async def pay(self, estimate: Usage, call: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def pay(
+        self,
+        estimate: Usage,
+        call: Callable[[], Awaitable[Reply]],
+    ) -> Reply:
         """A call's reply, its estimate reserved before and what it took charged after.
 
         Raises BudgetSpent, and what the call raises.

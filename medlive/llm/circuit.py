@@ -73,7 +73,12 @@ class CircuitStore(Protocol):
         """The circuit's opening; None where it is closed."""
         ...
 
-    async def swap(self, key: str, known: Opening | None, new: Opening | None) -> bool:
+    async def swap(
+        self,
+        key: str,
+        known: Opening | None,
+        new: Opening | None,
+    ) -> bool:
         """Put `new` where `known` still stands (None: closed); whether it did."""
         ...
 

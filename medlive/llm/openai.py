@@ -182,7 +182,11 @@ class OpenAIEngine:
         assert first is not None
         raise self._refused(first) from None
 
-    def body(self, request: Request, mode: JsonMode | None = None) -> dict[str, Any]:
+    def body(
+        self,
+        request: Request,
+        mode: JsonMode | None = None,
+    ) -> dict[str, Any]:
         """The body of a request as `answer` sends it, at first in its own mode; for whoever sends it another way."""
         shape = response_format(mode or self.json_mode, request)
         return chat_body(self._model, render(request), self._parameters, shape)
@@ -380,7 +384,10 @@ def _proxy_of(host: str, scheme: str) -> str | None:
     return proxy
 
 
-def _checked_parameters(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_parameters(
+    model: str,
+    parameters: Mapping[str, Any],
+) -> dict[str, Any]:
     if taken := _OURS & parameters.keys():
         raise ConfigError(
             f"The parameters of model {model!r} may not set {', '.join(sorted(taken))}"

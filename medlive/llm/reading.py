@@ -41,7 +41,10 @@ class NoObject(ValueError):
     """A reply holds no JSON at all, nor the beginning of any."""
 
 
-def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
+def read_object(
+    text: str,
+    inputs: Mapping[str, Any] | None = None,
+) -> Any:
     """The JSON value of a reply; `inputs` are the texts that the reply may have been copied from.
 
     A reply that is JSON and nothing else is returned as it is, whatever its type. NUL and lone surrogates are
@@ -59,7 +62,11 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
     return value
 
 
-def split_thinking(text: str, *, cut: bool = False) -> tuple[str, str]:
+def split_thinking(
+    text: str,
+    *,
+    cut: bool = False,
+) -> tuple[str, str]:
     """(thinking, answer) of a reply that thinks aloud before it answers; ("", text) for any other.
 
     The opening tag may be missing, as where the prompt's template holds it, if the end tag has a line of its own

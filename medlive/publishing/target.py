@@ -83,7 +83,13 @@ class Item:
 
 def page(name: str, data: bytes) -> Item:
     """Return a mutable item of these bytes."""
-    return Item(name, data, len(data), hashlib.sha256(data).hexdigest(), MUTABLE)
+    return Item(
+        name,
+        data,
+        len(data),
+        hashlib.sha256(data).hexdigest(),
+        MUTABLE,
+    )
 
 
 class FolderTarget:

@@ -247,7 +247,11 @@ def draw(
     return sorted(turns[:sample], key=lambda c: c.case_id)
 
 
-def order_for(study: Study, rater: str, items: Sequence[StudyItem]) -> list[StudyItem]:
+def order_for(
+    study: Study,
+    rater: str,
+    items: Sequence[StudyItem],
+) -> list[StudyItem]:
     """The items as one rater gets them: the cases in an order drawn for the rater, a case's items together."""
     cases = sorted({item.case_id for item in items})
     random.Random(f"{study.seed} {study.name} {rater}").shuffle(cases)

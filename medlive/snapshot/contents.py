@@ -93,7 +93,11 @@ class RowReader:
             f"{CRITERIA}:{number}", expected, f"no case {row['case_id']!r}"
         )
 
-    def _rows(self, handle: io.FileIO, table: Table) -> Iterator[tuple[int, Row]]:
+    def _rows(
+        self,
+        handle: io.FileIO,
+        table: Table,
+    ) -> Iterator[tuple[int, Row]]:
         """Yield (line number from 1, row)."""
         previous = ("", 0)
         for number, data in enumerate(lines(handle), start=1):
@@ -238,7 +242,10 @@ def write_ledger(
     return counts
 
 
-def read_ledger(root: Path, name: str) -> tuple[Row, dict[str, list[Row]]]:
+def read_ledger(
+    root: Path,
+    name: str,
+) -> tuple[Row, dict[str, list[Row]]]:
     """Return the head of a snapshot's ledger, and the entries of each section.
 
     Raises:
@@ -369,7 +376,11 @@ _CHECKED = ("case_id", "commitment", "held_since", "salt")
 """Fields of entries that hold no text, or that other steps compare."""
 
 
-def _unknown_fields(place: str, entry: Row, known: Iterable[str]) -> set[str]:
+def _unknown_fields(
+    place: str,
+    entry: Row,
+    known: Iterable[str],
+) -> set[str]:
     return {f"field {name!r} of {place}" for name in entry.keys() - set(known)}
 
 

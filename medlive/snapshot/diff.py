@@ -132,7 +132,10 @@ def _case_id(side: tuple[CaseRows, str]) -> str:
     return str(case["case_id"])
 
 
-def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[Row]:
+def _criteria(
+    before: Sequence[Row],
+    now: Sequence[Row],
+) -> Iterator[Row]:
     """Yield the edits of a rubric, in its present order, then what was removed."""
     removed = {row["criterion_id"]: row for row in map(_content, before)}
     compared = list(CRITERION_CONTENT)

@@ -55,7 +55,11 @@ def week_end(version: str) -> date | None:
     if match is None:
         return None
     try:
-        return date.fromisocalendar(int(match["year"]), int(match["week"]), 7)
+        return date.fromisocalendar(
+            int(match["year"]),
+            int(match["week"]),
+            7,
+        )
     except ValueError:
         return None
 
@@ -241,7 +245,10 @@ def case_from_rows(
     )
 
 
-def _arguments(row: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(
+    row: Mapping[str, Any],
+    unknown: Mapping[str, Any],
+) -> dict[str, Any]:
     """A row without what its snapshot adds to it, unknown columns apart."""
     own = dict(row)
     own.pop("canary", None)

@@ -150,7 +150,10 @@ def read_page(path: Path, place: Place) -> Fetched:
     return _page(path, record)
 
 
-def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]]:
+def pages(
+    path: Path,
+    size: int | None = None,
+) -> Iterator[tuple[Place, Fetched]]:
     """Iterate over the pages in the first `size` bytes of a file (None: all), with their places.
 
     Raises ArchiveDamaged if a record does not match its digest, or the file is shorter than `size`.
@@ -174,7 +177,11 @@ def seal(path: Path, size: int) -> None:
         raise ArchiveDamaged(path, f"cannot be read: {error}") from error
 
 
-def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Place]:
+def erase(
+    path: Path,
+    target: Path,
+    places: Collection[Place],
+) -> dict[Place, Place]:
     """Copy a file without some pages; return old places → new places of the others.
 
     Records are copied unchanged and checked. The caller replaces `path` by `target`. Raises FileExistsError, and

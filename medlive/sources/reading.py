@@ -144,7 +144,10 @@ def readable(
     return Readable(_tidy("".join(out)), tuple(media))
 
 
-def _inside(node: LexborNode, keeps_lines: bool) -> list[tuple[LexborNode | str, bool]]:
+def _inside(
+    node: LexborNode,
+    keeps_lines: bool,
+) -> list[tuple[LexborNode | str, bool]]:
     """What is left to read of an element, the first last."""
     left: list[tuple[LexborNode | str, bool]] = []
     if node.tag in _BLOCK:

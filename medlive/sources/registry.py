@@ -30,7 +30,10 @@ def known_sites() -> Mapping[str, type[Site]]:
     return sites
 
 
-def build_site(name: str, overrides: Mapping[str, Any] | None = None) -> Site:
+def build_site(
+    name: str,
+    overrides: Mapping[str, Any] | None = None,
+) -> Site:
     """The adapter of a community, its default settings overridden field by field. Raises ConfigError."""
     sites = known_sites()
     site = sites.get(name)

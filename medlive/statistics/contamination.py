@@ -307,7 +307,8 @@ def adjusted_drop(
 
     def by_cell(items: Floats) -> Floats:
         """The sums over each cell, (draws x strata x sides)."""
-        return (items[:, rows] @ is_in_cell).reshape(len(items), -1, 2)
+        sums: Floats = items[:, rows] @ is_in_cell
+        return sums.reshape(len(items), -1, 2)
 
     def means(weights: Floats) -> Floats:
         """The means of both sides with the items weighted so, side 1 at side 0's shares; (sides x draws)."""

@@ -63,7 +63,11 @@ def correlate(
             clusters=k,
             why=why,
         )
-    drawn = over_draws(lambda weights: of_draws(a, b, weights[:, place]), k, **how)
+    drawn = over_draws(
+        lambda weights: of_draws(a, b, weights[:, place]),
+        k,
+        **how,
+    )
     figure = with_interval(value, drawn, n, k)
     if kind == "kendall":
         return figure

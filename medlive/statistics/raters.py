@@ -368,7 +368,12 @@ def _by_case(
     drawn = drawn[places]
     values = np.nanmean(of_raters[places], axis=1)
     ids = np.array(names)[places].tolist()
-    of_cases = zip(ids, items[places].tolist(), values.tolist(), strict=True)
+    of_cases = zip(
+        ids,
+        items[places].tolist(),
+        values.tolist(),
+        strict=True,
+    )
     is_poor = (values < POOR).astype(np.float64)
     return ByCase(
         threshold=POOR,

@@ -180,7 +180,12 @@ class DuplicateIndex:
         for band in sketch.bands:
             self._keys_of[band].append(key)
 
-    def find(self, queried: Sketch, *, ignore: str | None = None) -> Match | None:
+    def find(
+        self,
+        queried: Sketch,
+        *,
+        ignore: str | None = None,
+    ) -> Match | None:
         """Return the text that this one duplicates, or None; `ignore` is the key of the text itself."""
         near: set[str] = set()
         for band in queried.bands:

@@ -67,7 +67,11 @@ class Listed:
     csv: bool = False
 
 
-def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result | None:
+def list_rows(
+    listing: Listing,
+    which: Listed,
+    names: Sequence[str],
+) -> Result | None:
     """What a filter finds, in the form that is asked for; CSV is printed as it comes.
 
     `names`: the columns that people see.
@@ -94,7 +98,11 @@ def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result |
         notes.append("nothing matches")
     if page.after:
         notes.append(f"more: --after '{page.after}'")
-    return Result({"rows": rows, "after": page.after}, [table_of(rows, names)], notes)
+    return Result(
+        {"rows": rows, "after": page.after},
+        [table_of(rows, names)],
+        notes,
+    )
 
 
 def list_(which: Listed, overruled: bool = False) -> Result | None:

@@ -175,7 +175,11 @@ def takedown(
     }
     hint = "restore or remove a damaged file, then `medlive week run retention`; publish errata.json"
     state = "nothing was erased, this is what would be" if dry_run else "taken down"
-    erased = Grid(["what", "erased"], sorted(done.counts.items()), f"{name}: {state}")
+    erased = Grid(
+        ["what", "erased"],
+        sorted(done.counts.items()),
+        f"{name}: {state}",
+    )
     return Result(value, [erased], failure=failed(left, hint))
 
 

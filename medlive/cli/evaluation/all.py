@@ -170,7 +170,12 @@ def _begun_with(cases: str, out: Path) -> str:
     return cases
 
 
-def _work_through(stages: Sequence[Stage], budget: Budget, *, ask_first: bool) -> None:
+def _work_through(
+    stages: Sequence[Stage],
+    budget: Budget,
+    *,
+    ask_first: bool,
+) -> None:
     """Do one stage after the other; what is missing after one does not end the next, a spent budget does.
 
     A stage that takes no calls is named as done: its state is shown, and nothing is asked.

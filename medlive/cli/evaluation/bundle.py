@@ -100,7 +100,11 @@ def bundle(
         )
     if key is None:
         notes.append("Unsigned: its origin cannot be verified. --signing-key signs it.")
-    return Result(value, [Grid(["file", "bytes"], sizes.items())], notes)
+    return Result(
+        value,
+        [Grid(["file", "bytes"], sizes.items())],
+        notes,
+    )
 
 
 def verify_bundle(

@@ -384,7 +384,11 @@ def plan_result(plan: Plan) -> Result:
     """What calls would take."""
     counts = asdict(plan)
     note = "estimated (docs/grading.md); calls that have to be asked twice come on top"
-    return Result(counts, [table_of([counts], list(counts))], [note, *_warnings(plan)])
+    return Result(
+        counts,
+        [table_of([counts], list(counts))],
+        [note, *_warnings(plan)],
+    )
 
 
 def sum_plans(plans: Mapping[str, Plan]) -> Plan:

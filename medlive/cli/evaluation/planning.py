@@ -149,7 +149,11 @@ def plan(
         "anchors": rows,
     }
     title = f"models to ask again about {cases} new cases; errors of the week's difficulty in points"
-    table = table_of(rows, list(rows[0]), marked(title, scored.overridden))
+    table = table_of(
+        rows,
+        list(rows[0]),
+        marked(title, scored.overridden),
+    )
     notes = [
         f"models to ask again for an error of {error:g} points: {enough or 'no number is enough'}",
         f"or old cases that {models} new models answer too: {kept or 'no number is enough'}",

@@ -204,7 +204,10 @@ def describe_slice(table: ScoreTable, kind: str) -> Shown:
                 yield f"{model.label}: cutoff unknown"
 
 
-def _parts(table: ScoreTable, kind: str) -> list[tuple[str, str, Estimate]]:
+def _parts(
+    table: ScoreTable,
+    kind: str,
+) -> list[tuple[str, str, Estimate]]:
     """What a kind of slice has of each model: value, label, figure."""
     parts: list[tuple[str, str, Estimate]] = []
     for model in table.models:

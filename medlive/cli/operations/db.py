@@ -111,7 +111,11 @@ def check() -> Result:
     except SchemaUnsuitable:
         hint = "install the medlive that upgraded it; this one is older than the schema"
     text = f"{len(faults)} differences between schema and model"
-    return Result(value, map(str, faults), failure=CheckFailed(text, hint=hint))
+    return Result(
+        value,
+        map(str, faults),
+        failure=CheckFailed(text, hint=hint),
+    )
 
 
 def backup(

@@ -95,7 +95,10 @@ def retry(
             "give the numbers of jobs, or --all, or --reason TEXT", hint=_HINT
         )
 
-    async def retry_many(queue: App, database: Database) -> tuple[list[int], int]:
+    async def retry_many(
+        queue: App,
+        database: Database,
+    ) -> tuple[list[int], int]:
         """The jobs that failed, and how many waited for their next attempt."""
         delayed = 0
         async with database.begin() as session:

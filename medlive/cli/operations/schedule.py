@@ -176,7 +176,11 @@ def worker(
             f"threads that met a fault of medlive itself: {len(done.faults)}",
             hint="medlive curate tries them again",
         )
-    return Result(done.as_json(), notes=[text, *done.faults], failure=failure)
+    return Result(
+        done.as_json(),
+        notes=[text, *done.faults],
+        failure=failure,
+    )
 
 
 def serve(

@@ -74,4 +74,9 @@ def penalties(
         "spent": budget,
     }
     how = "medlive review edit CASE --file FILE --reason WHY adds one"
-    return Result(value, [Grid(columns, rows, title)], [*done.notes, how], failure)
+    return Result(
+        value,
+        [Grid(columns, rows, title)],
+        [*done.notes, how],
+        failure,
+    )

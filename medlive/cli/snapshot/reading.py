@@ -66,7 +66,11 @@ def show(snapshot: SnapshotArgument) -> Result:
     if not manifest.publishable:
         title += ", NOT PUBLISHABLE"
     shown = {name: part for name, part in value.items() if name not in _NOT_SHOWN}
-    return Result(value, [Grid(["what", "value"], dotted(shown), title)], notes)
+    return Result(
+        value,
+        [Grid(["what", "value"], dotted(shown), title)],
+        notes,
+    )
 
 
 def verify(

@@ -195,7 +195,10 @@ _GAUGES = {
 }
 
 
-async def read_gauges(session: Session, moment: datetime) -> dict[str, Sequence[Any]]:
+async def read_gauges(
+    session: Session,
+    moment: datetime,
+) -> dict[str, Sequence[Any]]:
     """Read every gauge at a moment: rows of label values, each with its figures last.
 
     Returns `threads` by stage, outcome and reason; `recent_threads` (outcome, threads that an engine decided in the

@@ -228,7 +228,13 @@ async def load_page(
     if edge is not None:
         place, here = tuple_(*order), tuple_(*_edge(edge, order))
         beyond.append(place < here if down else place > here)
-    query = listing.select(where, order, *beyond, descending=down, limit=size + 1)
+    query = listing.select(
+        where,
+        order,
+        *beyond,
+        descending=down,
+        limit=size + 1,
+    )
     try:
         rows_read = list((await session.execute(query)).all())
     except UnusableValue as error:

@@ -264,7 +264,12 @@ async def lock_case(session: Session, case_id: str) -> CaseStatus:
     return (await find_case(session, case_id, lock=True)).status
 
 
-async def find_case(session: Session, case_id: str, *, lock: bool = False) -> CaseRow:
+async def find_case(
+    session: Session,
+    case_id: str,
+    *,
+    lock: bool = False,
+) -> CaseRow:
     """A case's row. Raises UsageError for an unknown id."""
     row = await session.get(
         CaseRow, case_id, with_for_update=lock, populate_existing=True

@@ -21,7 +21,12 @@ class PostgresCircuits:
             row = await session.get(CircuitRow, key)
         return None if row is None else read(Opening, row)
 
-    async def swap(self, key: str, known: Opening | None, new: Opening | None) -> bool:
+    async def swap(
+        self,
+        key: str,
+        known: Opening | None,
+        new: Opening | None,
+    ) -> bool:
         """See CircuitStore."""
         async with self._database.begin() as session:
             row = await session.get(CircuitRow, key, with_for_update=True)

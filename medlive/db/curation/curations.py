@@ -333,7 +333,10 @@ async def _load_claims(
     return tuple(claims)
 
 
-def _citations(evidence: Sequence[Any], column: str) -> tuple[model.Citation, ...]:
+def _citations(
+    evidence: Sequence[Any],
+    column: str,
+) -> tuple[model.Citation, ...]:
     """What is quoted in a column of the evidence, in this order."""
     citations = []
     for row in evidence:

@@ -69,7 +69,10 @@ class PostgresReplyStore:
             row |= row_of(ReplyRow, part)
         await self._keep((request.prompt, row))
 
-    async def _keep_all(self, replies: Sequence[tuple[Prompt, dict[str, Any]]]) -> None:
+    async def _keep_all(
+        self,
+        replies: Sequence[tuple[Prompt, dict[str, Any]]],
+    ) -> None:
         rows = {row["request_digest"]: row for _, row in replies}
         prompts: dict[str, dict[str, Any]] = {}
         for prompt, row in replies:
@@ -110,7 +113,10 @@ async def find_request(
     return read(Request, row, prompt=asked, schema={}), row
 
 
-async def find_replies(session: Session, digests: Iterable[str]) -> dict[str, ReplyRow]:
+async def find_replies(
+    session: Session,
+    digests: Iterable[str],
+) -> dict[str, ReplyRow]:
     """The replies to some requests, by the request's digest."""
     rows = await session.rows(
         ReplyRow, "WHERE request_digest = ANY (:digests)", digests=list(digests)

@@ -220,7 +220,12 @@ _MOVE = """
 """
 
 
-async def start_archive(session: Session, run_id: int, path: str, size: int) -> int:
+async def start_archive(
+    session: Session,
+    run_id: int,
+    path: str,
+    size: int,
+) -> int:
     """Return the number of a file that was begun."""
     return (await session.insert(ArchiveRow(run_id=run_id, path=path, bytes=size))).id
 

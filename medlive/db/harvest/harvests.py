@@ -301,7 +301,12 @@ async def lift_quarantine(
     )
 
 
-async def _set_source(session: Session, source: str, values: str, **named: Any) -> None:
+async def _set_source(
+    session: Session,
+    source: str,
+    values: str,
+    **named: Any,
+) -> None:
     changed = f"UPDATE sources SET {values} WHERE name = :source RETURNING name"
     if await session.value(changed, source=source, **named) is None:
         raise UsageError(f"{source} was never harvested")

@@ -78,7 +78,10 @@ class SnapshotReader:
         """The cases that the snapshot shows with their criteria, by case id."""
         return map(_case, self._stream(_SHOWN, self._version))
 
-    def revisions(self, asked: Sequence[tuple[str, int]]) -> Iterator[SnapshotCase]:
+    def revisions(
+        self,
+        asked: Sequence[tuple[str, int]],
+    ) -> Iterator[SnapshotCase]:
         """Case revisions by (case id, revision), in any order; the week of its posting stands for each release."""
         names = {"case_ids": [i for i, _ in asked], "revisions": [r for _, r in asked]}
         return map(_case, self._stream(_ASKED, names))

@@ -171,7 +171,12 @@ async def load_waits(session: Session) -> dict[tuple[str, str], StepWait]:
     return {(step, week): (since, is_over) for step, week, since, is_over in waits}
 
 
-async def save_wait(session: Session, step: str, week: str, wait: StepWait) -> None:
+async def save_wait(
+    session: Session,
+    step: str,
+    week: str,
+    wait: StepWait,
+) -> None:
     """Keep since when a step waits; once its limit has passed it stays so."""
     since, is_over = wait
     await session.run(

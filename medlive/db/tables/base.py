@@ -94,12 +94,20 @@ class Base(DeclarativeBase):
         super().__init_subclass__(**options)
 
 
-def column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
+def column(
+    comment: str,
+    *details: Any,
+    **options: Any,
+) -> Mapped[Any]:
     """A column; `comment` says what it holds, the rest is as for `mapped_column`."""
     return mapped_column(*details, comment=comment, **options)
 
 
-def key_column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
+def key_column(
+    comment: str,
+    *details: Any,
+    **options: Any,
+) -> Mapped[Any]:
     """A column of the primary key."""
     return column(comment, *details, primary_key=True, **options)
 

@@ -123,7 +123,12 @@ async def accepted_revisions(
     return accepted.all()
 
 
-async def note_filled(session: Session, scheme: str, *, to: int | None) -> None:
+async def note_filled(
+    session: Session,
+    scheme: str,
+    *,
+    to: int | None,
+) -> None:
     """Note up to which revision the bands are there; None: all are."""
     await session.run(
         """

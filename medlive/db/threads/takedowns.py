@@ -214,7 +214,10 @@ async def taken_down_ids(
     return {row.thread_id for row in rows}
 
 
-async def keep_out(session: Session, threads: Iterable[Thread]) -> set[tuple[str, str]]:
+async def keep_out(
+    session: Session,
+    threads: Iterable[Thread],
+) -> set[tuple[str, str]]:
     """(source, thread's id) of those threads that were taken down and must not be saved.
 
     Until the session's transaction ends no other thread is taken down: a takedown sees what is saved now, or is

@@ -347,7 +347,11 @@ async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Rec
         pks=list(revision_pks),
     )
     for row in threads:
-        row.thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
+        row.thread = read(
+            Thread,
+            row,
+            messages=tuple(map(message_of, row.messages)),
+        )
     return threads
 
 

@@ -149,7 +149,11 @@ def _ranks(
     for own in columns:
         rows.append([own[case.case_id] for case in cases])
     # The scores (judges x cases x models).
-    values = np.array(rows, float).reshape(len(models), len(judges), len(cases))
+    values = np.array(rows, float).reshape(
+        len(models),
+        len(judges),
+        len(cases),
+    )
     values = np.ascontiguousarray(values.transpose(1, 2, 0))
     clusters = _clusters(cases)
     for judge, by_case in zip(judges, values, strict=True):

@@ -57,7 +57,11 @@ class OpenBook:
             last, k = date.fromisoformat(day), self.top_k
             # A retriever lets undated passages through: more are asked for until enough of them have a date.
             while True:
-                (hits,) = await retriever.search([Query(text)], k=k, not_after=last)
+                (hits,) = await retriever.search(
+                    [Query(text)],
+                    k=k,
+                    not_after=last,
+                )
                 kept = []
                 for hit in hits:
                     dated = hit.passage.published

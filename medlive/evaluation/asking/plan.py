@@ -78,7 +78,10 @@ def run_logs(run_dir: Path) -> list[Path]:
     return [run_dir / name for name in _LOGS]
 
 
-def spent_of(logs: Iterable[Path], price: Price | None = None) -> tuple[float, int]:
+def spent_of(
+    logs: Iterable[Path],
+    price: Price | None = None,
+) -> tuple[float, int]:
     """US dollars that calls cost, and how many have neither a cost on record nor a price.
 
     Args:

@@ -89,7 +89,11 @@ def parse_document(data: bytes, shape: type[Shape]) -> Shape:
     return shape.model_validate_json(data)
 
 
-def parse_rows(data: bytes, name: str, kind: type[Row]) -> list[Row]:
+def parse_rows(
+    data: bytes,
+    name: str,
+    kind: type[Row],
+) -> list[Row]:
     """Parse a log of that name. Raises ValueError if a row is invalid."""
     rows = []
     for number, line in enumerate(data.splitlines(), start=1):
@@ -179,7 +183,11 @@ def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
                 elif entry.file_size <= len(data):
                     files[entry.filename] = packed.read(entry)
     except _DAMAGED as exc:
-        faults.add(".", "a complete zip archive", str(exc)[:200] or type(exc).__name__)
+        faults.add(
+            ".",
+            "a complete zip archive",
+            str(exc)[:200] or type(exc).__name__,
+        )
         return files, faults
     if not faults.count and archive(files) != data:
         what = "an archive in the form that medlive writes"

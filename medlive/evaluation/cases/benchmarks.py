@@ -321,7 +321,10 @@ def kqa_id(*parts: object) -> str:
     return "kqa-" + digest_json(list(parts))[7:19]
 
 
-def kqa_rows(text: str, name: str) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
+def kqa_rows(
+    text: str,
+    name: str,
+) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
     """The rows of K-QA's `NLI_medical_annotator.csv`, each with its line and its criterion.
 
     A case is one answer to one question, a criterion one statement. Raises BadInput as `csv_rows`.

@@ -90,7 +90,10 @@ def read_responses(
     return list(answers.values()), notes
 
 
-def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
+def _responses(
+    path: Path,
+    notes: list[str],
+) -> list[dict[str, Any]]:
     """The entries of a responses file, each with its case's id."""
     data = _read_entries(path, notes)
     if isinstance(data, dict):
@@ -134,7 +137,10 @@ def state_of(text: str, finish_reason: str) -> AnswerState:
     return AnswerState.TRUNCATED if finish_reason == "length" else AnswerState.OK
 
 
-def read_grades(path: Path, notes: list[str]) -> list[dict[str, Any]]:
+def read_grades(
+    path: Path,
+    notes: list[str],
+) -> list[dict[str, Any]]:
     """Read the raw entries of a grades file, as `published.case_figures` needs them; damage is listed in `notes`.
 
     Raises BadInput if the file is not a list of gradings.
@@ -176,7 +182,10 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
     }
 
 
-def grade_entry(case: EvaluationCase, met: Mapping[str, bool | None]) -> dict[str, Any]:
+def grade_entry(
+    case: EvaluationCase,
+    met: Mapping[str, bool | None],
+) -> dict[str, Any]:
     """A case's verdicts by criterion id as an entry of a grades file.
 
     Ungraded criteria are left out, since the format cannot express them (the published script writes 0).

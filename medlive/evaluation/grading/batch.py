@@ -193,7 +193,12 @@ def _parse_result(line: bytes, calls: Mapping[str, Row]) -> Row:
     return row
 
 
-def _records(run_dir: Path, log: BatchLog, *, pinned: bool) -> dict[str, Record]:
+def _records(
+    run_dir: Path,
+    log: BatchLog,
+    *,
+    pinned: bool,
+) -> dict[str, Record]:
     """The verdicts on record by each judge whose calls can be read."""
     records: dict[str, Record] = {}
     for digest, row in log.judges.items():

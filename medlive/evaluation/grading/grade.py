@@ -287,15 +287,17 @@ async def grade_answer(
     case: EvaluationCase,
     answer: Answer,
     engine: Engine,
+    *,
+    mode: Mode = Mode.RUBRIC,
 ) -> tuple[Grade, ...]:
-    """One answer's verdicts in the rubric's order, as `grade_run` makes them in rubric mode, for harnesses.
+    """One answer's verdicts in the rubric's order, as `grade_run` makes them, for harnesses.
 
     Empty for an answer that cannot be graded. Raises as `grade_run`, but for Locked.
     """
     if not answer.gradable:
         return ()
     asker = Asker(engine, "grader", concurrency=len(case.criteria))
-    judge = Judge(engine.identity, Mode.RUBRIC)
+    judge = Judge(engine.identity, mode)
     calls = []
     for part in judge.parts(case.criteria):
         calls.append(ask_verdicts(asker, judge, Work(case, answer, part)))

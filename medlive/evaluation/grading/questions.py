@@ -341,7 +341,10 @@ def read_findings(
     return own, notes
 
 
-def _open(source: Source, findings: JudgeReplies) -> tuple[dict[str, Question], int]:
+def _open(
+    source: Source,
+    findings: JudgeReplies,
+) -> tuple[dict[str, Question], int]:
     """The questions without a reply that counts, by key, and how many there are in all: what two runs have in common
     is one."""
     questions = {findings.key(question): question for question in source(findings)}

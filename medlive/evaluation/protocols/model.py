@@ -57,7 +57,12 @@ class Table:
     ) -> Self:
         """A table of rows by column; all have the same columns."""
         columns = list(rows[0]) if rows else []
-        return cls(title, columns, [list(row.values()) for row in rows], note)
+        return cls(
+            title,
+            columns,
+            [list(row.values()) for row in rows],
+            note,
+        )
 
 
 def format_cell(cell: Cell) -> str:

@@ -122,7 +122,12 @@ def ratings(
     drawn = np.full((0, len(played)), np.nan)
     if len(by_cluster) > 1 and draws:
         flat = won.reshape(len(won), -1)
-        sums = over_draws(lambda own: own @ flat, len(won), draws=draws, seed=seed)
+        sums = over_draws(
+            lambda own: own @ flat,
+            len(won),
+            draws=draws,
+            seed=seed,
+        )
         drawn = elo(sums.reshape(-1, len(played), len(played)))
     by_model = [Estimate(None)] * models
     for place, model in enumerate(played):

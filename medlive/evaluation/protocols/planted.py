@@ -227,4 +227,9 @@ def edit_of(case: EvaluationCase) -> Edit | None:
         )
     if tags["error"] == "none":
         return None
-    return Edit(tags["error"], int(tags["sentence"]), tags["before"], tags["after"])
+    return Edit(
+        tags["error"],
+        int(tags["sentence"]),
+        tags["before"],
+        tags["after"],
+    )

@@ -216,6 +216,9 @@ class ActiveSafety(Protocol):
         return Results(tables, figures)
 
 
-def _share(outcomes: Sequence[dict[str, bool]], name: str) -> float | None:
+def _share(
+    outcomes: Sequence[dict[str, bool]],
+    name: str,
+) -> float | None:
     """The share of outcomes of which a property holds."""
     return mean([outcome[name] for outcome in outcomes])

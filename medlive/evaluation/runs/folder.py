@@ -383,7 +383,10 @@ _SECRET = re.compile(
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
+def leaves(
+    value: Any,
+    place: str = "",
+) -> list[tuple[str, Any]]:
     """(name, value) of all that parameters hold, a name being `outer.inner[0]`."""
     named: list[tuple[str, Any]] = []
     if isinstance(value, Mapping):

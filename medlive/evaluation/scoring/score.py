@@ -148,7 +148,12 @@ class ScoreTable:
     @property
     def grid(self) -> ScoreGrid:
         """Its cases and scores, and how cases are drawn."""
-        return ScoreGrid(self.scored, self.metric, draws=self.draws, seed=self.seed)
+        return ScoreGrid(
+            self.scored,
+            self.metric,
+            draws=self.draws,
+            seed=self.seed,
+        )
 
     @property
     def scored(self) -> Scored:

@@ -123,7 +123,11 @@ def converted(
             log.left_out += 1
 
 
-def _lines(name: str, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
+def _lines(
+    name: str,
+    file: Path,
+    log: ReadLog,
+) -> Iterator[tuple[str, bytes]]:
     """(place, line) of every line that is not blank."""
     number = 0
     try:

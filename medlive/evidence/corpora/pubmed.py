@@ -218,7 +218,11 @@ def parse_record(data: bytes) -> Element:
         return fromstring(_OPENING + data + b"</x>")[0]
 
 
-def _texts(root: Element, article: str, published: date | None) -> Iterator[Document]:
+def _texts(
+    root: Element,
+    article: str,
+    published: date | None,
+) -> Iterator[Document]:
     """The abstract, and the abstracts in further scripts, each a document of its own."""
     holder = root.find("MedlineCitation/Article")
     if holder is None:

@@ -110,7 +110,11 @@ class EndpointEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> Matrix:
         """(n, dimension), in the order of the texts."""
-        vectors = self._ask(self._model.names[0], texts, self._model.query_prompt)
+        vectors = self._ask(
+            self._model.names[0],
+            texts,
+            self._model.query_prompt,
+        )
         dimension = self.identity.dimension
         if vectors.shape[1] != dimension:
             raise self._wrong(f"answered vectors of other lengths than {dimension}")
@@ -119,7 +123,11 @@ class EndpointEncoder:
     def encode_passages(self, pairs: Pairs) -> Matrix:
         """(n, dimension) of (title, text), in the order of the pairs."""
         texts = [joined(title, text) for title, text in pairs]
-        return self._ask(self._model.names[-1], texts, self._model.passage_prompt)
+        return self._ask(
+            self._model.names[-1],
+            texts,
+            self._model.passage_prompt,
+        )
 
     def _ask(
         self,
@@ -147,7 +155,11 @@ class EndpointEncoder:
         np.divide(vectors, norms, out=vectors, where=norms > 0)
         return vectors
 
-    def _request(self, name: str, texts: list[str]) -> list[list[float]]:
+    def _request(
+        self,
+        name: str,
+        texts: list[str],
+    ) -> list[list[float]]:
         """Return a vector for each text, unchecked."""
         spent = self.tokens * (self._model.usd_per_million_tokens or 0) / 1e6
         if self._model.max_usd is not None and spent >= self._model.max_usd:

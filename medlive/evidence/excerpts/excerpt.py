@@ -126,7 +126,11 @@ def _sentence(
     return Sentence(own.strip(), place, cut_before=before, cut_after=after)
 
 
-def _is_end(text: str, start: int, match: re.Match[str]) -> bool:
+def _is_end(
+    text: str,
+    start: int,
+    match: re.Match[str],
+) -> bool:
     """Whether a stop or a line's end closes the sentence that began at `start`."""
     before = text[start : match.start()]
     following = text[match.end() : match.end() + 1]
@@ -179,7 +183,11 @@ def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:
         yield last
 
 
-def _needs_of(text: str, sentences: list[Sentence], number: int) -> tuple[int, ...]:
+def _needs_of(
+    text: str,
+    sentences: list[Sentence],
+    number: int,
+) -> tuple[int, ...]:
     """The numbers of the sentences that one needs."""
     own = sentences[number]
     refers_back = _REFERS_BACK.match(own.words) and not _EXPLETIVE.match(own.words)
@@ -320,7 +328,11 @@ def _cost(sentences: Sequence[Sentence], numbers: Iterable[int]) -> int:
     return sum(sentences[number].units + BETWEEN for number in numbers)
 
 
-def _with_needs(sentences: Sequence[Sentence], number: int, depth: int) -> set[int]:
+def _with_needs(
+    sentences: Sequence[Sentence],
+    number: int,
+    depth: int,
+) -> set[int]:
     """The sentence and those that it needs, and what those need, so many steps far."""
     closure, latest = {number}, [number]
     for _ in range(depth):
@@ -330,7 +342,10 @@ def _with_needs(sentences: Sequence[Sentence], number: int, depth: int) -> set[i
     return closure
 
 
-def _worth(sentences: Sequence[Sentence], wanted: Iterable[str]) -> list[float]:
+def _worth(
+    sentences: Sequence[Sentence],
+    wanted: Iterable[str],
+) -> list[float]:
     """How much each sentence shares with what is wanted, and in part its neighbours.
 
     A word that stands in many of them counts little.

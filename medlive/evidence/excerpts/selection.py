@@ -169,7 +169,13 @@ class _Case:
             limit = shown + (self._room - 1) * UNITS
             self._set(identity, limit, limit, least=shown + 1)
 
-    def _set(self, identity: str, units: int, limit: int, least: int = 1) -> None:
+    def _set(
+        self,
+        identity: str,
+        units: int,
+        limit: int,
+        least: int = 1,
+    ) -> None:
         """Show so much of a piece, unless it repeats another section."""
         passage = self._hits[identity].passage
         known: set[str] = set()

@@ -265,7 +265,12 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     return ledger
 
 
-def _verify(file: RemoteFile, root: Path, name: str, md5: str | None) -> None:
+def _verify(
+    file: RemoteFile,
+    root: Path,
+    name: str,
+    md5: str | None,
+) -> None:
     """Check a complete file by its checksum, or else by those within it. Raises FetchFailed."""
     hint = "it is fetched again by the next run"
     try:

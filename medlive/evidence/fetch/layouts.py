@@ -114,7 +114,12 @@ async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
     for address, name in _LINK.findall(page):
         if name.startswith(prefix) and name not in files:
             url, md5 = urljoin(source.address, address), checksums.get(name, "")
-            files[name] = RemoteFile(name=name, url=url, mark=md5, md5=md5)
+            files[name] = RemoteFile(
+                name=name,
+                url=url,
+                mark=md5,
+                md5=md5,
+            )
     if not files or any(not file.md5 for file in files.values()):
         raise FetchFailed(
             f"{source.address} links no file such as {prefix}1.zip, or gives no MD5 beside it"

@@ -7,6 +7,7 @@ sentences of retrieved passages that share most words with the question. What is
 id begins with "rules" or "sample", and an OpenAIEngine with a "rules" model counts as the rules engine.
 """
 
+import asyncio
 import json
 import re
 import time
@@ -223,7 +224,9 @@ async def _ask_sample(chat: _Chat, search: Search | None) -> Reply:
     return Reply(text, Finish.STOP, Usage(), chat.model)
 
 
-def build_app(engine: Engine, *, search: Search | None = None) -> Starlette:
+def build_app(
+    engine: Engine, *, latency_ms: float = 0, search: Search | None = None
+) -> Starlette:
     """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
     own_model = engine.identity.model
     if endpoint_engine(own_model) != "rules":
@@ -240,6 +243,7 @@ def build_app(engine: Engine, *, search: Search | None = None) -> Starlette:
         return _json({"object": "list", "data": data})
 
     async def complete(http: HttpRequest) -> Response:
+        started = time.perf_counter()
         chat = await _read(http)
         if chat.model in (RULES_MODEL, own_model):
             reply = replace(await _ask_task(chat, engine), model=own_model)
@@ -249,6 +253,8 @@ def build_app(engine: Engine, *, search: Search | None = None) -> Starlette:
         answered = _tokens(reply.text)
         message = {"role": "assistant", "content": reply.text, "refusal": None}
         finish = _FINISH[reply.finish]
+        # The latency is that of the whole answer: the engine's own time is part of it.
+        await asyncio.sleep(latency_ms / 1000 - (time.perf_counter() - started))
         return _json(
             {
                 "id": f"chatcmpl-{uuid4()}",
@@ -280,16 +286,16 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     *,
+    latency_ms: float = 0,
     search: Search | None = None,
 ) -> AsyncIterator[str]:
     """Serve an engine while the context lasts; yields the base URL, `http://host:port/v1`.
 
-    `port` 0 takes a free one; `search` gives `sample-evidence` its passages.
-
-    Raises ServiceUnavailable when the address is taken.
+    `port` 0 takes a free one; `latency_ms` is the least time an answer takes; `search` gives `sample-evidence`
+    its passages. Raises ServiceUnavailable when the address is taken.
     """
     engine = engine_factory()
-    app = build_app(engine, search=search)
+    app = build_app(engine, latency_ms=latency_ms, search=search)
     try:
         async with serve_app(app, host, port) as address:
             yield f"{address}/v1"

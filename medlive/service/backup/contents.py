@@ -248,7 +248,10 @@ def seal(folder: Path, name: str, created_at: str, key: SecretKey) -> None:
     )
 
 
-def check_seal(folder: Path, keys: Sequence[PublicKey]) -> tuple[str, dict[str, str]]:
+def check_seal(
+    folder: Path,
+    keys: Sequence[PublicKey],
+) -> tuple[str, dict[str, str]]:
     """Check a backup's signature; the folder's name when it was written, and file → digest. No other file is read.
 
     Raises:

@@ -107,7 +107,10 @@ def check_backup(
     return about, digests
 
 
-def _digests_of(folder: Path, keys: Sequence[PublicKey] | None) -> dict[str, str]:
+def _digests_of(
+    folder: Path,
+    keys: Sequence[PublicKey] | None,
+) -> dict[str, str]:
     """File → its SHA-256, signed by one of the keys; None asks for no signature."""
     if keys is None:
         return parse_sums(read_whole(folder, SUMS))
@@ -210,7 +213,13 @@ def _empty_places(settings: Settings, names: Iterable[str]) -> dict[str, Path]:
     return places
 
 
-def _copy(folder: Path, name: str, place: Path, new_name: str, digest: str) -> None:
+def _copy(
+    folder: Path,
+    name: str,
+    place: Path,
+    new_name: str,
+    digest: str,
+) -> None:
     """Copy a file of the backup. Raises BadInput if it is not what was checked."""
     with writing(place):
         copied = copy_file(folder, name, place, new_name)

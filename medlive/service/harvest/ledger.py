@@ -342,5 +342,8 @@ def check_harvested(thread: Thread) -> None:
         )
 
 
-def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:
+def _of(
+    events: Sequence[HarvestEvent],
+    kind: type[T],
+) -> list[T]:
     return [event for event in events if isinstance(event, kind)]

@@ -44,7 +44,10 @@ def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Site]:
     return {name: site for name, site in built.items() if site.settings.enabled}
 
 
-async def source_health(database: Database, source: str | None) -> list[dict[str, Any]]:
+async def source_health(
+    database: Database,
+    source: str | None,
+) -> list[dict[str, Any]]:
     """Every harvested source, or the one named, as `source check` prints it. Raises UsageError for one never harvested.
 
     "last_done_at" is when a harvest last succeeded, None if never; "week" the ISO week of "figures", None without

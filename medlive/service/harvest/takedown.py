@@ -196,7 +196,10 @@ async def _find_showing_fetches(
     return fetch_ids, damaged
 
 
-def _pattern(urls: set[str], titles: set[str]) -> re.Pattern[bytes] | None:
+def _pattern(
+    urls: set[str],
+    titles: set[str],
+) -> re.Pattern[bytes] | None:
     """Match the thread's address (below the host) or its title in a page's bytes."""
     words: set[bytes] = set()
     for url in urls:

@@ -189,7 +189,10 @@ async def write_errata(
         return await asyncio.to_thread(write, folder, errata, _signer(errata, key))
 
 
-def _signer(errata: Errata, key: SecretKey | None) -> Callable[[bytes], str] | None:
+def _signer(
+    errata: Errata,
+    key: SecretKey | None,
+) -> Callable[[bytes], str] | None:
     if key is None:
         return None
     about = f"medlive errata, key {key.public.id_text()}"

@@ -119,7 +119,12 @@ def weekly_times(
 
 def due_at(week_of: datetime, time: WeeklyTime) -> datetime:
     """The moment of a weekly time in the ISO week that `week_of` lies in, in UTC."""
-    day = week_of.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    day = week_of.astimezone(UTC).replace(
+        hour=0,
+        minute=0,
+        second=0,
+        microsecond=0,
+    )
     monday = day - timedelta(days=day.weekday())
     days = _WEEKDAYS.index(time.weekday)
     return monday + timedelta(days=days, hours=time.hour, minutes=time.minute)
@@ -425,4 +430,8 @@ def command_of(name: str) -> str:
 
 
 def _newest(*candidates: Run | None) -> Run | None:
-    return max(filter(None, candidates), key=lambda run: run.started_at, default=None)
+    return max(
+        filter(None, candidates),
+        key=lambda run: run.started_at,
+        default=None,
+    )

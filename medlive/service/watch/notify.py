@@ -94,7 +94,11 @@ async def deliver(database: Database, section: NotifySection) -> int:
     return delivered
 
 
-async def send(section: NotifySection, place: str, message: dict[str, Any]) -> None:
+async def send(
+    section: NotifySection,
+    place: str,
+    message: dict[str, Any],
+) -> None:
     """Send a message to one of `places`. The first line of its text is the subject of the e-mail.
 
     Raises:

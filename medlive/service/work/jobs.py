@@ -124,7 +124,12 @@ def step_lock(name: str, week: str) -> str:
     return f"step:{name}:{week}"
 
 
-async def defer_step(session: Session, queue: Queue, name: str, week: str) -> str:
+async def defer_step(
+    session: Session,
+    queue: Queue,
+    name: str,
+    week: str,
+) -> str:
     """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
     lock = step_lock(name, week)
     # Else a worker may have taken another's job between the look and the insert, and no index would refuse a second.

@@ -70,7 +70,11 @@ _ARGUMENTS: Mapping[str, Mapping[str, type]] = {
 _CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
-def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:
+def check_job(
+    task: str,
+    queue: str,
+    arguments: Mapping[str, object],
+) -> None:
     """Raise CheckFailed for a job of another queue, or with arguments that no program of ours writes."""
     expected: Queue | None = None
     types = {name: type(value) for name, value in arguments.items()}
@@ -303,7 +307,11 @@ class Jobs(JobManager):
 
         await self._end(job, retry_by_its_clock)
 
-    async def _end(self, job: Job, end: Callable[[], Awaitable[None]]) -> None:
+    async def _end(
+        self,
+        job: Job,
+        end: Callable[[], Awaitable[None]],
+    ) -> None:
         for is_last in (False, True):  # again in case the connection was lost
             try:
                 if self.cause is None:

@@ -176,7 +176,12 @@ def _corpora(evidence: EvidenceUse) -> str:
     return ", ".join(named) or "none"
 
 
-def _shares(title: str, counts: Mapping[str, int], *, ranked: bool = True) -> str:
+def _shares(
+    title: str,
+    counts: Mapping[str, int],
+    *,
+    ranked: bool = True,
+) -> str:
     whole = sum(counts.values())
     rows = []
     for name, n in by_rank(counts) if ranked else counts.items():

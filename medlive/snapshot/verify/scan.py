@@ -60,7 +60,13 @@ class Scan:
         self.livemedbench = ""
         """The sha256 of `livemedbench.json` as these rows imply it."""
 
-    def _add(self, step: str, where: str, expected: str, got: str) -> None:
+    def _add(
+        self,
+        step: str,
+        where: str,
+        expected: str,
+        got: str,
+    ) -> None:
         self.faults[step].add(where, expected, got)
 
     def run(self, root: Path) -> None:
@@ -90,7 +96,12 @@ class Scan:
                 where = f"{name}: {section} {case_id!r}"
                 self._add(step, where, "a case of the snapshot", "no such case")
 
-    def _check_case(self, number: int, row: Row, criteria: list[Row]) -> None:
+    def _check_case(
+        self,
+        number: int,
+        row: Row,
+        criteria: list[Row],
+    ) -> None:
         """Check one case, which has this line, by itself, and what the ledgers state about it."""
         case_id = str(row["case_id"])
         where = f"{CASES}: {case_id!r}"

@@ -111,7 +111,10 @@ class Inspected(Inspection):
             stated.add(self.manifest.files[name].sha256)
         return stated != {self.digest(name)}
 
-    def readable(self, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    def readable(
+        self,
+        names: Iterable[str],
+    ) -> Iterator[tuple[str, bytes]]:
         """Yield those of the files that are there with the digests stated, with their bytes."""
         for name in names:
             if name in self.sizes and not self.refused(name):
@@ -273,7 +276,10 @@ def _check_described(
         out.add(name, "the data files with the manifest's digests", "others")
 
 
-def _report(name: str, ledger: str = "") -> Callable[[Inspected, Faults], None]:
+def _report(
+    name: str,
+    ledger: str = "",
+) -> Callable[[Inspected, Faults], None]:
     """The step that reports what the scan found for it, and what is wrong with a ledger."""
 
     def step(folder: Inspected, out: Faults) -> None:

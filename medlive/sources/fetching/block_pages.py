@@ -54,7 +54,11 @@ _SIGNS = [marks[0] for marks, _ in _MARKS] + [
 """A page without any of these and with another title is not read further."""
 
 
-def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | None:
+def block_page(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> str | None:
     """What turned the program away, in words, or None for every other page.
 
     `headers` by lower-case names; `body` decompressed, its first part is enough. A page of anything but markup

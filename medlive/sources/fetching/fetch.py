@@ -459,7 +459,12 @@ def _stop_if_blocked(request: _Request, host: _Host, response: Fetched) -> None:
         raise host.stopped
 
 
-async def _checked(host: str, port: int, *, allow_loopback: bool) -> list[str]:
+async def _checked(
+    host: str,
+    port: int,
+    *,
+    allow_loopback: bool,
+) -> list[str]:
     """The addresses of a community's host, all public. Raises FetchError and OSError."""
     try:
         return await asyncio.to_thread(

@@ -262,7 +262,10 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
     return articles
 
 
-def _post(page: Page, article: LexborNode) -> tuple[str, tuple[int | None, Posted]]:
+def _post(
+    page: Page,
+    article: LexborNode,
+) -> tuple[str, tuple[int | None, Posted]]:
     """A post as `ThreadPage.posts` holds it. Raises LayoutError."""
     attributes = article.attributes
     stated = attributes.get("data-content") or attributes.get("id") or ""

@@ -102,7 +102,11 @@ def role_of(settings: OidcSection, claims: dict[str, Any]) -> Role | None:
             claim = claim.get(key) if isinstance(claim, dict) else None
     values = claim if isinstance(claim, list) else [claim]
     names = [settings.roles.get(value) for value in values if isinstance(value, str)]
-    return max(map(Role, filter(None, names)), key=list(Role).index, default=None)
+    return max(
+        map(Role, filter(None, names)),
+        key=list(Role).index,
+        default=None,
+    )
 
 
 def _client(request: Request, site: Site) -> StarletteOAuth2App:

@@ -239,7 +239,10 @@ def row_links(
     return links
 
 
-def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
+def _group(
+    records: Iterable[_Record],
+    name: str,
+) -> dict[str, list[_Record]]:
     groups: dict[str, list[_Record]] = {}
     for record in records:
         groups.setdefault(str(record[name]), []).append(record)
@@ -279,7 +282,12 @@ def mark_thread(
     for element in elements:
         own = quotes.setdefault(element["message_id"], {})
         own[element["id"]] = element["quote"]
-    title = _mark("title", thread["title"], {}, quotes.get("title", {}))
+    title = _mark(
+        "title",
+        thread["title"],
+        {},
+        quotes.get("title", {}),
+    )
     messages = []
     for n, message in enumerate(thread["messages"]):
         name = f"m{message.get('place', n)}"
@@ -328,7 +336,11 @@ def compare(old: str, new: str) -> list[Change]:
     return changes
 
 
-def messages_shown(request: Request, page: int, thread: Mapping[str, Any]) -> Stretch:
+def messages_shown(
+    request: Request,
+    page: int,
+    thread: Mapping[str, Any],
+) -> Stretch:
     """Which of a thread's messages are shown. Raises HTTPException (404) where there are none such."""
     first, shown, total = first_of(page), len(thread["messages"]), thread["total"]
     if not shown and page > 1:
@@ -344,7 +356,11 @@ def first_of(page: int) -> int:
     return (page - 1) * MESSAGES_SHOWN
 
 
-def pages_of(request: Request, page: int, message_ids: Iterable[str]) -> dict[str, str]:
+def pages_of(
+    request: Request,
+    page: int,
+    message_ids: Iterable[str],
+) -> dict[str, str]:
     """The address of the page that shows a message, for each of these that this page does not show."""
     pages = {}
     for name in message_ids:

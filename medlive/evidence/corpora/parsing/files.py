@@ -104,7 +104,11 @@ def is_named(name: str, suffixes: Suffixes) -> bool:
     return name.lower().endswith(suffixes)
 
 
-def files_below(path: Path, suffixes: Suffixes, log: ReadLog) -> list[tuple[str, Path]]:
+def files_below(
+    path: Path,
+    suffixes: Suffixes,
+    log: ReadLog,
+) -> list[tuple[str, Path]]:
     """Every file of a folder with one of the suffixes, with its name below it; or a file itself, which may be a link.
 
     Links and special files in a folder are reported, and not followed.

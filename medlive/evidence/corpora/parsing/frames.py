@@ -88,7 +88,10 @@ def _check_head(data: bytes) -> None:
         )
 
 
-def _records(data: bytes, final: bool) -> Iterator[tuple[str, int, int, str]]:
+def _records(
+    data: bytes,
+    final: bool,
+) -> Iterator[tuple[str, int, int, str]]:
     """(kind, start, end, damage) of each record or damage; the last has neither, and is where to read on."""
     at = 0
     while token := _TOKEN.search(data, at):
@@ -98,7 +101,11 @@ def _records(data: bytes, final: bool) -> Iterator[tuple[str, int, int, str]]:
             yield "", start, at, f"a {name} whose beginning is damaged"
             continue
         end = data.find(b"</" + token[2] + b">", token.end())
-        nested = _OPENING.search(data, token.end(), end if end >= 0 else len(data))
+        nested = _OPENING.search(
+            data,
+            token.end(),
+            end if end >= 0 else len(data),
+        )
         if nested:
             at = nested.start()
             yield "", start, at, f"a {name} without its end"
