@@ -132,7 +132,9 @@ def _of_section(
     section: type, prefix: str, fields: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Setting]:
     for name, field in section.model_fields.items():  # type: ignore[attr-defined]
-        meaning = field.description or fields[section.__name__].get(name, "")
+        # A field may be declared in the class that its section extends.
+        declared = [fields.get(own.__name__, {}).get(name) for own in section.__mro__]
+        meaning = field.description or next(filter(None, declared), "")
         inner = _inner_section(field.annotation)
         if inner is config.Roles:
             yield from _of_section(config.RoleSettings, f"{name}.NAME.", fields)

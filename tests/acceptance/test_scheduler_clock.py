@@ -308,7 +308,6 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(
         "pages 9, conditional 8, not_modified 6",
     )
     assert "harvest:sdn is overdue since" in overdue.err
-    assert "0.75" in instance.here("status", status=1).out
     execute(
         instance,
         "UPDATE sources SET quarantined_at = now(), quarantine_reason = 'author fell to 3%'",

@@ -316,13 +316,13 @@ def test_filters_show_just_what_they_say_and_save_just_that(
         sync_api.expect(page.locator("#cases tbody tr[hidden]")).to_have_count(0)
 
         page.select_option("select[name=model]", label=best.label)
-        page.select_option("select[name=state]", "u")
+        page.select_option("select[name=state]", "unanswered")
         assert (
             rows(page)
             == [cid for cid in every if scores[cid].state is CaseState.UNANSWERED]
             != []
         )
-        page.select_option("select[name=state]", "p")
+        page.select_option("select[name=state]", "partly_graded")
         assert (
             rows(page)
             == [cid for cid in every if scores[cid].state is CaseState.PARTLY_GRADED]

@@ -88,8 +88,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tasks=results,
         tables=portfolio({task.task: task.figures for task in results}),
     )
-    (root / "out").mkdir()
-    (root / "out" / "portfolio.json").write_text(whole.model_dump_json())
+    (root / "all").mkdir()
+    (root / "all" / "portfolio.json").write_text(whole.model_dump_json())
     words = [
         "eval",
         "report",
@@ -99,10 +99,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--draws",
         "50",
     ]
-    words += ["--protocols", str(root / "out")]
+    words += ["--protocols", str(root / "all")]
     made = CliRunner().invoke(build(words), words)
     assert made.exit_code == 0, made.output
-    assert read_portfolio(root / "out").model_dump_json() == whole.model_dump_json()
+    assert read_portfolio(root / "all").model_dump_json() == whole.model_dump_json()
     return root / "report" / "index.html"
 
 

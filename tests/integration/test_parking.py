@@ -295,7 +295,7 @@ async def test_a_disputed_case_is_held_and_shown_with_both_sentences(
         case_id = str(listed.json[0]["case_id"])
         shown = instance.here("review", "show", case_id).out
         flat = " ".join(shown.split())
-        assert "not confirmed" in flat
+        assert "disputed" in flat
         hold = instance.here("review", "show", case_id, "--json").json
         assert all(part in hold["curation"]["holds"][0]["detail"] for part in both)
         return case_id

@@ -119,4 +119,6 @@ def _remarks(status: Row) -> Iterator[str]:
             f"parked for want of evidence: {parked['threads']}, the first since {parked['since']:%Y-%m-%d}; "
             "medlive evidence gaps lists what the library lacks"
         )
+    if estimated := status["week"]["estimated"]:
+        yield f"{estimated} of the week's replies count by an upper bound: their endpoint says no usage"
     yield f"cases kept: {status['kept']}; medlive cost says what engines cost"
