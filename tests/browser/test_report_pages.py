@@ -322,7 +322,7 @@ def test_filters_show_just_what_they_say_and_save_just_that(
             == [cid for cid in every if scores[cid].state is CaseState.UNANSWERED]
             != []
         )
-        page.select_option("select[name=state]", "partly_graded")
+        page.select_option("select[name=state]", "partly graded")
         assert (
             rows(page)
             == [cid for cid in every if scores[cid].state is CaseState.PARTLY_GRADED]
@@ -434,4 +434,4 @@ def test_the_keyboard_reaches_everything_and_every_control_has_a_name(
         assert boxes.evaluate_all(
             "all => all.every((e) => e.tabIndex === 0 && e.getAttribute('aria-label'))"
         )
-        assert page.locator("figure img[alt]").count() == 2
+        assert page.locator("figure img[alt]").count() == 1

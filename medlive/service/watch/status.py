@@ -9,7 +9,7 @@ from medlive.clock import now, week_bounds
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
-from medlive.db.audit.spending import Spent, spending
+from medlive.db.audit.spending import Spent, mean_thread_cost, spending
 from medlive.db.curation.funnel import funnel, outcomes_by_paper
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.proofs import proofs_made
@@ -103,7 +103,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
 
 
 async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
-    """Everything `medlive status` prints, as JSON values: the funnel, `read_health`, and what the week has cost."""
+    """Everything `medlive status` prints, as JSON values: the funnel, `read_health`, and what the week will cost."""
     from medlive.evidence.manifest import describe_retriever  # imports NumPy
 
     async with database.begin() as session:
@@ -111,7 +111,12 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         failures = await failed_threads(session, most=20)
         parked = await count_parked(session)
         queued = await count_waiting(session, Queue.CURATE)
-        week = await read_spending(session, settings.budget)
+        week = await read_spending(
+            session,
+            settings.budget,
+            waiting=queued.open,
+            usd_a_thread=await mean_thread_cost(session),
+        )
     section, index = settings.evidence, index_path(settings)
     retriever = describe_retriever(index, section.retriever)
     if section.online:
@@ -124,12 +129,7 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         "failures": list(map(vars, failures)),
         "retriever": retriever,
         **await read_health(database, settings),
-        "week": week
-        | {
-            "waiting": queued.open,
-            "delayed": queued.delayed,
-            "delayed_until": queued.next_at,
-        },
+        "week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at},
     }
 
 
