@@ -46,6 +46,8 @@ from medlive.llm.pool import Progress, work_through
 from medlive.llm.registry import Price
 
 _ASKED_AGAIN = (AnswerState.FAILED, AnswerState.EMPTY)
+_REASONS = 3
+"""How many reasons for failed answers are named; the others are counted."""
 _TAG = "(?:think|thinking|thought|reasoning)>"
 _THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
@@ -165,7 +167,7 @@ async def plan_run(
     """What `run_model` would ask, if no call had to be made twice; no folder is made.
 
     An open book's snippets are looked up where the folder does not hold them. An answer is taken to have AN_ANSWER
-    tokens. Raises what run_model raises before it asks.
+    tokens. Raises what run_model raises before it asks, but for parameters that look like secrets.
     """
     prompt = load_template(template)
     snippets: Mapping[str, Sequence[Snippet]] = {}
@@ -297,7 +299,11 @@ def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
             reason = " ".join(answer.reason.split())[:200]
             reasons[reason or "no reason given"] += 1
         cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
-    notes += [f"{n} failed: {why}" for why, n in reasons.most_common()]
+    notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
+    if len(reasons) > _REASONS:
+        notes.append(
+            f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)"
+        )
     if cut:
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "
