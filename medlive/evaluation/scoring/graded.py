@@ -1,7 +1,7 @@
 """A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +38,9 @@ from medlive.evaluation.scoring.metrics import (
     case_score,
     safe_case,
 )
+
+_NAMED = 5
+"""How many notes of one kind are listed; the others are counted."""
 
 T = TypeVar("T")
 
@@ -197,10 +200,11 @@ def load_graded(
         UsageError: If the judge did not grade here although there is something to grade.
     """
     run = open_run(path)
-    answers, notes = run.answers()
-    judges = _read_judges(path / GRADES, notes)
+    answers, answer_notes = run.answers()
+    grade_notes: list[str] = []
+    judges = _read_judges(path / GRADES, grade_notes)
     harm_rows, harm_notes = read_rows(path / READINGS)
-    notes += harm_notes
+    notes = _first_notes(answer_notes, grade_notes, harm_notes)
     harm = choose_readings(harm_rows, run.cases, answers)
     if harm is not None and len({row.judge for row in harm_rows}) > 1:
         notes.append(
@@ -243,7 +247,7 @@ def load_graded(
     log = judges[chosen]
     del counts[chosen]
     by_case = _current(run.cases, answers, chosen, log.reasons)
-    for reason, n in Counter(_values(by_case)).most_common():
+    for reason, n in Counter(_values(by_case)).most_common(_NAMED):
         notes.append(f"{n} criteria are ungraded: {reason}")
     return replace(
         graded,
@@ -260,6 +264,16 @@ def load_graded(
         met=current[chosen],
         rivals=tuple(named(judges[j].last) for j, n in counts.items() if n),
     )
+
+
+def _first_notes(*kinds: Sequence[str]) -> list[str]:
+    """The first notes of each kind, and how many more there are."""
+    notes: list[str] = []
+    for kind in kinds:
+        notes += kind[:_NAMED]
+        if len(kind) > _NAMED:
+            notes.append(f"and {len(kind) - _NAMED} more of this kind")
+    return notes
 
 
 def _values(by_case: Mapping[str, Mapping[str, T]]) -> Iterator[T]:

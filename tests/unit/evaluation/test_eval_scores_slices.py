@@ -257,6 +257,13 @@ def test_what_holds_of_many_models_is_said_once_and_what_is_tied_only_where_it_s
     assert said == [
         "a, b, c, d, e and 2 more: not publishable: graded by the rules engine"
     ]
+    apart = [
+        run_of("a", CASES[:40], [0.5] * 40),
+        run_of("b", CASES[40:80], [0.5] * 40),
+    ]
+    warnings = score_runs(apart, draws=20).warnings
+    alone = "pairs without a common scored case: a and b; not compared"
+    assert [w for w in warnings if "common scored case" in w] == [alone]
 
 
 def test_intervals_of_error_rates_are_a_bootstrap_over_cases() -> None:
@@ -431,6 +438,7 @@ async def test_verdicts_match_the_grades_and_notes_name_damaged_rows(
         "grades.jsonl:24: not a valid row: quote: Input should be a valid string"
         in notes
     )
+    assert "and 2 more of this kind" in notes
     for case in run.run.cases:
         answer = run.answers[case.case_id]
         assert run.grader is not None
