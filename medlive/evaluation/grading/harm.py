@@ -317,6 +317,7 @@ async def read_run(
         rows = read_results([*items, *controls], log, *judges)
         _write_rows(run_dir / READINGS, rows)
     done = [row for row in rows if row.control is None]
+    silences = [stage.silence for stage in stages if stage.calls]
     reasons = Counter(row.missing for row in done if row.missing)
     return HarmResult(
         path=run_dir,
@@ -327,7 +328,7 @@ async def read_run(
         notes=stages[0].notes,
         calls=sum(stage.calls for stage in stages),
         stopped=stages[-1].stopped,
-        silence=next((stage.silence for stage in stages if stage.calls), None),
+        silence=silences[-1] if silences and all(silences) else None,
     )
 
 

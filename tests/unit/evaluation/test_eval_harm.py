@@ -176,3 +176,20 @@ async def test_a_reader_whose_calls_all_fail_is_silent_although_nothing_is_check
     assert (done.calls, done.read, done.silence is not None) == (3, 0, True)
     done = await read_run(run_dir, HarmJudge(), Down())
     assert (done.read, done.silence) == (36, None)
+
+
+async def test_a_silent_reader_is_no_silence_where_the_checker_answers(
+    run_dir: Path,
+) -> None:
+    class Down(HarmJudge):
+        async def answer(self, request: Request) -> Reply:
+            if self.mood == "down" or SEVERE in request.inputs["question"]:
+                raise EndpointUnavailable("the endpoint gave status 500")
+            return await super().answer(request)
+
+    await read_run(run_dir, Down(), Down(mood="down"))
+    checker = HarmJudge()
+    done = await read_run(run_dir, Down(), checker)
+    assert checker.requests
+    assert (done.calls, done.read) == (1 + len(checker.requests), 39)
+    assert done.silence is None
