@@ -273,7 +273,7 @@ def make_grades(
 class _Repeated(Grade):
     """A verdict of a later round, as a line of `repeats.jsonl`."""
 
-    round: int = Field(ge=2)
+    round: int = Field(ge=2, strict=True)
 
 
 async def ask_verdicts(asker: Asker, judge: Judge, work: Work) -> list[Grade]:

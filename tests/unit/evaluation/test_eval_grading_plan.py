@@ -249,9 +249,10 @@ async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
     judge = Judge(met)
     await repeat_run(run, judge, repeats=2, mode=Mode.CRITERION)
     assert {r.inputs["criterion"][:11] for r in judge.requests} == {"criterion 0"}
-    (run / "repeats.jsonl").write_text(
-        (run / "repeats.jsonl").read_text() + '{"round": 3}\n7\n{"met'
-    )
+    log_of_rounds = (run / "repeats.jsonl").read_text()
+    row = json.loads(log_of_rounds.splitlines()[0]) | {"round": "3"}
+    damaged = f'{json.dumps(row)}\n{{"round": 3}}\n7\n{{"met'
+    (run / "repeats.jsonl").write_text(log_of_rounds + damaged)
     rounds = read_rounds(load_graded(run), [])
     assert {len(verdicts) for verdicts in rounds.values()} == {2}
     assert {v for (case, _), v in rounds.items() if case == "c001"} == {(None, None)}
@@ -261,4 +262,4 @@ async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
     notes: list[str] = []
     rounds = read_rounds(load_graded(run), notes)
     assert not [case for case, _ in rounds if case == "c000"]
-    assert len(notes) == 2
+    assert len(notes) == 3
