@@ -1,7 +1,7 @@
 """Human ratings of answers from files: verdicts by criterion, or scores by case.
 
 The format is a table, a row for each rating, as JSON Lines (`.jsonl`, an object a line), JSON (an array of them)
-or CSV (a header; commas; UTF-8 or GB18030, BOM or none). Columns: `rater`, and
+or CSV (a header; commas), in UTF-8. Columns: `rater`, and
 
 - `case_id`, `criterion_id` and `met`: true/false, yes/no, 1/0, 是/否;
 - or `item` and `met`, as a study exports the item: the criterion and the answer in one id;
@@ -167,8 +167,10 @@ def read_humans(
     name = ", ".join(name for name, _ in files)
     add_rows(_rows_of(files), name, add_row, FORMAT_HINT)
     if not raters:
-        others = f"{len(foreign)} items are of other answers or criteria"
-        raise BadInput(f"{name} has no ratings; {others}", hint=FORMAT_HINT)
+        why = "has no ratings"
+        if foreign:
+            why += f" of this run: its {len(foreign)} items are of other answers or criteria"
+        raise BadInput(f"{name} {why}", hint=FORMAT_HINT)
     notes = []
     if foreign:
         notes.append(

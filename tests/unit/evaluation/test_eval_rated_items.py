@@ -132,3 +132,9 @@ def test_an_adjudicator_decides_what_two_disagree_on_and_nothing_else(
     assert (counts.second_only, counts.neither) == (0, 4)
     with pytest.raises(UsageError):
         meta_run(run, human=people, adjudicator="dee")
+
+
+def test_ratings_of_another_run_alone_are_refused(people: list[Path]) -> None:
+    why = "no ratings of this run: its 30 items are of other answers or criteria"
+    with pytest.raises(BadInput, match=why):
+        read_humans(*people, items={})
