@@ -149,7 +149,8 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
     if len(data) > BUNDLE_BYTES:
         raise UsageError(f"the bundle has {len(data)} bytes, more than {BUNDLE_BYTES}")
     with writing(out):
-        if out.is_symlink() or (out.exists() and out.read_bytes() != data):
+        is_same = not out.exists() or (out.is_file() and out.read_bytes() == data)
+        if out.is_symlink() or not is_same:
             raise UsageError(
                 f"{out} already exists and is not this bundle",
                 hint="choose another --out",
