@@ -141,14 +141,17 @@ def keep_figures(
     gradings: Sequence[Mapping[str, Any]],
 ) -> None:
     """Keep the figures of the files that a run's verdicts of `judge` (`Grade.judge`) came from, where the cases lie in
-    one of LiveMedBench's. Raises BadInput.
+    one of LiveMedBench's, a list. Raises BadInput.
 
     The published script counts entries that a run folder does not keep, such as failed answers.
     """
     benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
     if not benchmark.is_file():
         return
-    figures = case_figures(read_json(benchmark), gradings)
+    entries = read_json(benchmark)
+    if not isinstance(entries, list):
+        return
+    figures = case_figures(entries, gradings)
     place = _place(run, judge)
     with writing(place):
         place.parent.mkdir(exist_ok=True)

@@ -21,7 +21,9 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.published import kept_figures
+from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Judge as Asking
 from medlive.grader.judge import Mode
 from tests.unit.evaluation.conftest import (
@@ -418,6 +420,25 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
         with pytest.raises(BadInput, match=whole.name):
             import_files(cases, whole, tmp_path / "x", model="m", created_at=AT)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_benchmark_that_is_no_list_has_no_figures_of_the_published_script(
+    tmp_path: Path,
+) -> None:
+    cases = benchmark(tmp_path / "B.json", 1)
+    cases.write_text(json.dumps(json.loads(cases.read_text())[0]))
+    responses = write(
+        tmp_path / "r.json", [{"case_id": "c0", "model_response": "Rest."}]
+    )
+    gradings = [{"case_id": "c0", "evaluations": scores(1, 0, 1)}]
+    grades = write(tmp_path / "g.json", gradings)
+    run = tmp_path / "run"
+    import_files(cases, responses, run, model="m", created_at=AT, grades=grades)
+    graded = load_graded(run)
+    assert kept_figures(run, graded.known_grader.judge) is None
+    table = score_runs([graded], metric=Metric.PUBLISHED, draws=10)
+    assert table.models[0].overall.value == pytest.approx(1.0)
+    assert any("no LiveMedBench files" in said for said in table.warnings)
 
 
 def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
