@@ -323,7 +323,9 @@ class _Results:
         except Unusable as exc:
             fault = exc
         asked = Asked[object](None, [Attempt(asking.request, reply, fault)])
-        usage = {} if again else asked.usage
+        earlier = filter(None, map(record.latest.get, call["keys"]))
+        is_paid = again and any(grade.usage for grade in earlier)
+        usage = {} if is_paid else asked.usage
         for grade in make_grades(work, asking, asked, "batch"):
             # Of a second reading only a verdict is new.
             if grade.key not in left or (again and grade.met is None):

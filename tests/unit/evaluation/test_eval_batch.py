@@ -186,6 +186,18 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
     assert sum(len(g) for g in load_graded(run).grades.values()) == 12
 
 
+async def test_what_a_call_cost_is_kept_once_although_an_error_came_before(
+    run: Path, tmp_path: Path
+) -> None:
+    write_batch(run, tmp_path / "b.jsonl", Mode.RUBRIC)
+    row, *_ = written(tmp_path / "b.jsonl")
+    error = {"custom_id": row["custom_id"], "error": {"message": "expired"}}
+    for lines in ([error], [result(row)], [result(row)]):
+        read_batch(run, [save(tmp_path / "r.jsonl", lines)])
+    grades, _ = read_grades(run / "grades.jsonl")
+    assert len([grade for grade in grades if grade.usage]) == 1
+
+
 async def test_a_full_file_ends_and_the_rest_is_the_next(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
