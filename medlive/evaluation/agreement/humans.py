@@ -110,7 +110,7 @@ def _rating_of(
 ) -> _Rating:
     """The rating of a row. Raises ValueError if it is invalid."""
     names = ("rater", "item", "case_id", "criterion_id")
-    rater, item, case_id, criterion = (cell_text(row.get(name)) for name in names)
+    rater, item, case_id, criterion = (_name(row.get(name)) for name in names)
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     column = "met" if item or criterion else "score"
@@ -118,6 +118,8 @@ def _rating_of(
         raise ValueError("expected criterion_id and met, or score")
     if column == "score":
         return _Rating(case_id, rater, _score(row["score"]))
+    if cell_text(row.get("score")):
+        raise ValueError("a verdict and a score are two ratings: give each its own row")
     place: Place | None = (case_id, criterion)
     if item:
         if items is None:
@@ -228,6 +230,12 @@ def _kqa_ratings(text: str, name: str) -> Rows:
             else:
                 fault = f"{column}: {label[:40]!r} is not a K-QA label"
                 yield f"line {line}", fault
+
+
+def _name(value: object) -> str:
+    """An id or a name as text; "" if it is missing or something else, such as NaN."""
+    is_name = isinstance(value, str | int) and not isinstance(value, bool)
+    return cell_text(value) if is_name else ""
 
 
 def _score(value: object) -> float | None:
