@@ -230,6 +230,8 @@ def test_a_version_is_looked_up_here_and_at_home(
     assert len(load_snapshot("2026.W47")) == 3
     with pytest.raises(BadInput, match=r"2026\.W46, 2026\.W47, 2026\.W48"):
         find_snapshot("2026.W45")
+    with pytest.raises(BadInput):
+        find_snapshot("2026.W48", {})  # Without the process's own MEDLIVE_HOME
     for wrong in ("", "2026.W77", "x" * 5000, "nul\0", "medlive-", tmp_path / "latest"):
         with pytest.raises(BadInput, match="nor a version"):
             find_snapshot(wrong)
