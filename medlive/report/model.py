@@ -4,7 +4,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from markupsafe import Markup
 from pydantic import TypeAdapter, ValidationError
@@ -41,6 +41,18 @@ from medlive.report.html import render
 Shape = TypeVar("Shape")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaFile(Meta):
+    """What a `meta.json` holds; fields that are added later are passed over."""
+
+    format: Literal["medlive-meta"]
+    format_version: Literal[1]
+
+
+_OF_GRADER = frozenset(("name", "engine", "judge"))
+"""What the report shows of the grader of a `meta.json`."""
+
+
 def read_json(
     path: Path,
     shape: type[Shape],
@@ -65,8 +77,12 @@ def read_meta(
         BadInput: If the file is not one.
         UsageError: If it is of a judge that graded none of the runs.
     """
-    meta = read_json(path, Meta, "meta.json")
-    judge = str(meta.grader.get("judge"))
+    meta = read_json(path, MetaFile, "meta.json")
+    if missing := ", ".join(sorted(_OF_GRADER - meta.grader.keys())):
+        raise BadInput(
+            f"{path} is not a meta.json of medlive: grader without {missing}"
+        )
+    judge = str(meta.grader["judge"])
     if judge not in judges:
         raise UsageError(f"{path} is about {judge}, which graded none of the runs")
     return meta

@@ -313,7 +313,6 @@ def contamination_json(table: ContaminationTable) -> Row:
         row = _row(arm, drop="drop_of_difference")
         arms.append(row | {"drop_of_difference": _row(arm.drop, difference="drop")})
     return _head("contamination", table.scores) | {
-        "warnings": list(table.scores.warnings),
         "models": list(map(_contamination_row, table.models)),
         "raw_against_rewritten": arms,
     }

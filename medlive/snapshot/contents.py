@@ -104,7 +104,7 @@ class RowReader:
             where = f"data/{table}.jsonl:{number}"
             if (row := self._parse(data, where, table)) is None:
                 continue
-            place = row["case_id"], row.get("position", 0)
+            place = row["case_id"], row["position"] if table == "criteria" else 0
             if place <= previous:
                 got = f"{place} after {previous}"
                 self.faults.add(where, "rows in order, each once", got)

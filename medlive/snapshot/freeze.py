@@ -238,9 +238,8 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
     for case in rows:
         faults = [hit.detail for hit in row_hits(case)]
         if case.first_release not in releases:
-            faults.append(
-                f"first release {case.first_release} is none of its ancestors"
-            )
+            expected = f"neither {meta.version} nor one of its ancestors"
+            faults.append(f"first release {case.first_release} is {expected}")
         if faults:
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {faults[0]}")
         yield case

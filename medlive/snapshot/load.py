@@ -136,19 +136,22 @@ class Snapshot:
             if values is not None:
                 wanted[name] = {values} if isinstance(values, str) else set(values)
         try:
-            first = date.fromisoformat(posted_from or "0001-01-01")
-            end = date.fromisoformat(posted_before or "9999-12-31")
+            first = date.min if posted_from is None else date.fromisoformat(posted_from)
+            end = (
+                date.max if posted_before is None else date.fromisoformat(posted_before)
+            )
         except ValueError as exc:
             raise UsageError(f"expected a date as YYYY-MM-DD: {exc}") from exc
-        after = first_release_after or ""
-        if after and week_end(after) is None:
+        after = first_release_after
+        if after is not None and week_end(after) is None:
             raise UsageError(f"expected a version such as 2026.W47, got {after!r}")
 
         def fits(case: SnapshotCase) -> bool:
             for name, values in wanted.items():
                 if getattr(case, name) not in values:
                     return False
-            return first <= case.posted_at < end and case.first_release > after
+            is_newer = after is None or case.first_release > after
+            return is_newer and first <= case.posted_at < end
 
         return self.where(fits)
 

@@ -28,7 +28,9 @@ def find_snapshot(
     if text and os.path.isfile(os.path.join(text, "manifest.json")):
         return Path(text)
     here = Path()
-    kept = home_folder(environment or os.environ) / "snapshots"
+    if environment is None:
+        environment = os.environ
+    kept = home_folder(environment) / "snapshots"
     versions = dict(versions_in(kept)) | dict(versions_in(here))
     version = text.removeprefix(folder_name(""))
     if text == LATEST:

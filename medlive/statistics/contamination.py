@@ -302,12 +302,14 @@ def adjusted_drop(
     used = (sides >= 0) & ~np.isnan(values) & (names[code] != "")
     rows = np.flatnonzero(used)
     cell = 2 * code[rows] + sides[rows]
-    is_in_cell = np.eye(2 * len(names))[cell]
+    cells = 2 * len(names)
     scores = np.where(used, values, 0.0)
 
     def by_cell(items: Floats) -> Floats:
         """The sums over each cell, (draws x strata x sides)."""
-        sums: Floats = items[:, rows] @ is_in_cell
+        sums = np.zeros((len(items), cells))
+        for draw, weights in enumerate(items[:, rows]):
+            sums[draw] = np.bincount(cell, weights, cells)
         return sums.reshape(len(items), -1, 2)
 
     def means(weights: Floats) -> Floats:
@@ -323,7 +325,7 @@ def adjusted_drop(
         before, after = means(weights)
         return np.asarray(before - after)
 
-    by_stratum = is_in_cell.sum(axis=0).reshape(-1, 2)
+    by_stratum = np.bincount(cell, minlength=cells).reshape(-1, 2)
     is_shared = (by_stratum > 0).all(axis=1)
     kept = by_stratum[is_shared].sum(axis=0)
     lost = by_stratum[~is_shared].sum(axis=0)

@@ -12,6 +12,8 @@ from medlive.statistics.charts import (
     number,
 )
 
+MOST_MONTHS = 1_200
+"""A hundred years; only a wrong date, such as one of the year 1, makes the months span more."""
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "Chinese (中文)"}
 
 
@@ -105,14 +107,19 @@ def counted(
 
 
 def by_month(counts: Counts) -> dict[str, int]:
-    """Month → cases posted in it, from the first to the last, those without any too."""
-    months: dict[str, int] = {}
-    month, last = min(counts.by_month, default="~"), max(counts.by_month, default="")
-    while month <= last:
-        months[month] = counts.by_month.get(month, 0)
-        year, number = int(month[:4]), int(month[5:])
-        month = f"{year + number // 12:04d}-{number % 12 + 1:02d}"
-    return months
+    """Month → cases posted in it, from the first to the last.
+
+    Months without cases are there too, except where all would be more than MOST_MONTHS.
+    """
+    months = dict(sorted(counts.by_month.items()))
+    places = [int(month[:4]) * 12 + int(month[5:]) - 1 for month in months]
+    if not places or places[-1] - places[0] >= MOST_MONTHS:
+        return months
+    tally = {}
+    for place in range(places[0], places[-1] + 1):
+        month = f"{place // 12:04d}-{place % 12 + 1:02d}"
+        tally[month] = months.get(month, 0)
+    return tally
 
 
 def by_rank(counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -247,7 +247,7 @@ def check_sizes(folder: Inspected, out: Faults) -> None:
             expected = (
                 f"the size and sha256 in the manifest, {entry.size}, {entry.sha256}"
             )
-            out.add(name, expected, f"{size}, {digest}")
+            out.add(name, expected, f"{size}, {digest or 'an unreadable file'}")
     for name, data in folder.readable(["croissant.json"]):
         _check_described(name, data, manifest, out)
 

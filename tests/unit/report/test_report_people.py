@@ -83,9 +83,15 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
         "people.csv; MISLEADING, shown by --allow several-judges",
     ):
         assert text in part, text
-    (tmp_path / "meta.json").write_text(json.dumps(meta | {"grader": []}))
-    with pytest.raises(BadInput, match="grader"):
-        read_meta(tmp_path / "meta.json", {"sha256:a"})
+    for wrong, named in (
+        ({"grader": []}, "grader"),
+        ({"grader": {"judge": "sha256:a"}}, "grader without engine, name"),
+        ({"format": "medlive-scores"}, "format"),
+        ({"format_version": 2}, "format_version"),
+    ):
+        (tmp_path / "meta.json").write_text(json.dumps(meta | wrong))
+        with pytest.raises(BadInput, match=f"is not a meta.json of medlive: {named}"):
+            read_meta(tmp_path / "meta.json", {"sha256:a"})
 
 
 def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(

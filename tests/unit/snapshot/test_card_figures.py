@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.integrity.folder import REQUIRED
-from medlive.snapshot.describe.figures import by_month, figures
+from medlive.snapshot.describe.figures import MOST_MONTHS, by_month, figures
 from medlive.snapshot.manifest import Counts
 from medlive.snapshot.model import canary_of
 
@@ -34,7 +34,7 @@ COUNTS = Counts(
 
 month_counts = st.dictionaries(
     st.builds(
-        lambda y, m: f"{y:04d}-{m:02d}", st.integers(2000, 2040), st.integers(1, 12)
+        lambda y, m: f"{y:04d}-{m:02d}", st.integers(1, 9999), st.integers(1, 12)
     ),
     st.integers(0, 999),
 )
@@ -109,6 +109,8 @@ def test_months_without_cases_are_there_and_none_is_lost() -> None:
     counts = COUNTS.model_copy(update={"by_month": {"2024-11": 1, "2025-02": 4}})
     assert by_month(counts) == {"2024-11": 1, "2024-12": 0, "2025-01": 0, "2025-02": 4}
     assert by_month(COUNTS.model_copy(update={"by_month": {}})) == {}
+    wrong = {"0001-01": 1, "9999-12": 4}
+    assert by_month(COUNTS.model_copy(update={"by_month": wrong})) == wrong
 
 
 @given(month_counts)
@@ -116,3 +118,4 @@ def test_no_case_is_lost_over_the_months(months: dict[str, int]) -> None:
     tally = by_month(COUNTS.model_copy(update={"by_month": months}))
     assert sum(tally.values()) == sum(months.values())
     assert [*tally] == sorted(tally)
+    assert len(tally) <= max(MOST_MONTHS, len(months))

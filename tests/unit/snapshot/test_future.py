@@ -131,6 +131,21 @@ def test_it_verifies_with_a_note_of_everything_that_is_new(future: Path) -> None
         assert words in report.unknown
 
 
+def test_a_new_column_of_cases_does_not_count_as_the_position_of_a_criterion(
+    freeze: Freeze,
+) -> None:
+    folder = freeze(3).path
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    manifest["columns"]["cases"].append(PARTS | {"name": "position"})
+    path.write_text(pretty_json(manifest))
+    first, *others = [case | {"position": None} for case in read_rows(folder, CASES)]
+    write_rows(folder, CASES, [first, first | {"position": ["a"]}, *others])
+    seal(folder, None, lambda manifest: None)
+    report = verify_snapshot(folder)
+    assert "rows in order, each once" in str(report.steps)
+
+
 def test_it_is_loaded_exported_and_evaluated_with_what_is_new(
     future: Path, tmp_path: Path
 ) -> None:

@@ -130,10 +130,15 @@ def test_the_cases_of_a_part_are_read_once(loaded: Snapshot) -> None:
 
 
 def test_what_is_asked_wrongly_is_said(loaded: Snapshot) -> None:
-    with pytest.raises(UsageError, match="YYYY-MM-DD"):
-        loaded.filter(posted_from="2025-13-01")
-    with pytest.raises(UsageError, match="2026-W40"):
-        loaded.filter(first_release_after="2026-W40")
+    # An empty text, as of a shell variable that is not set, must not ask for all cases.
+    for wrong in ("2025-13-01", ""):
+        with pytest.raises(UsageError, match="YYYY-MM-DD"):
+            loaded.filter(posted_from=wrong)
+        with pytest.raises(UsageError, match="YYYY-MM-DD"):
+            loaded.filter(posted_before=wrong)
+    for wrong in ("2026-W40", ""):
+        with pytest.raises(UsageError, match=f"got '{wrong}'"):
+            loaded.filter(first_release_after=wrong)
     with pytest.raises(UsageError):
         loaded.to_pandas("rubric")  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
@@ -225,6 +230,8 @@ def test_a_version_is_looked_up_here_and_at_home(
     assert len(load_snapshot("2026.W47")) == 3
     with pytest.raises(BadInput, match=r"2026\.W46, 2026\.W47, 2026\.W48"):
         find_snapshot("2026.W45")
+    with pytest.raises(BadInput):
+        find_snapshot("2026.W48", {})  # Without the process's own MEDLIVE_HOME
     for wrong in ("", "2026.W77", "x" * 5000, "nul\0", "medlive-", tmp_path / "latest"):
         with pytest.raises(BadInput, match="nor a version"):
             find_snapshot(wrong)

@@ -12,7 +12,7 @@ import pytest
 from medlive import load_snapshot
 from medlive.errors import MedliveError
 from medlive.guard import bounds
-from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files
+from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files, sha256
 from medlive.integrity.paths import open_plain
 from medlive.snapshot.verify.steps import STEPS, VerificationReport, verify_snapshot
 from tests.support.snapshots import Line, build_line
@@ -63,6 +63,23 @@ def test_an_unsigned_release_says_so_and_a_parent_that_is_not_here_is_no_fault(
     shutil.rmtree(beside)
     shutil.copytree(releases.releases[0].path, beside)
     assert failed(verify_snapshot(alone)) == {19}
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    copied: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copied(7)
+
+    def read(file: Path) -> str:
+        if file.name == "livemedbench.json":
+            raise OSError
+        return sha256(file)
+
+    monkeypatch.setattr("medlive.snapshot.verify.steps.sha256", read)
+    (step,) = [s for s in verify_snapshot(path).steps if "size and digest" in s.name]
+    (finding,) = step.findings
+    assert finding.file == "livemedbench.json"
+    assert finding.got.endswith(", an unreadable file")
 
 
 @pytest.mark.thorough

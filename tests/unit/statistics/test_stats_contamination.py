@@ -1,5 +1,6 @@
 """The contamination estimators find what was planted, cover it as they say, and find nothing in nothing."""
 
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -194,6 +195,19 @@ def test_an_interval_needs_thirty_on_each_side(items: int, given: bool) -> None:
     assert effect is not None
     for found in (adjusted, effect):
         assert (found.low is not None, found.high is not None) == (given, given)
+
+
+def test_as_many_strata_as_items_fit_in_memory() -> None:
+    items = 2_000
+    strata = [f"specialty {item // 2}" for item in range(items)]
+    values, sides = np.linspace(0, 1, items), np.arange(items) % 2
+    tracemalloc.start()
+    found = adjusted_drop(values, sides, strata, draws=20)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.n_pre, found.n_post) == (1_000, 1_000)
+    assert found.low is not None
+    assert most_bytes < 10_000_000
 
 
 def test_strata_that_a_side_lacks_are_left_out_and_counted() -> None:
