@@ -109,7 +109,6 @@ class Pipeline:
     digest: str
     scanner: str  # The digest of the prompt and engine that find identifiers in release texts
     budget: Budget
-    endpoints: Limiters
     # Service → its circuit
     literature: Mapping[str, Circuit] = field(default_factory=dict)
 
@@ -231,7 +230,6 @@ async def open_pipeline(
         digest=digest_json(identity),
         scanner=digest_json([prompts["reader.identifiers"], engines["reader"]]),
         budget=budget,
-        endpoints=limiters,
         literature=literature,
     )
     async with aclosing(pipeline):

@@ -23,7 +23,6 @@ from medlive.evidence.passage import IndexIdentity
 from medlive.integrity.digest import digest_text
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Reply, Request
-from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.curate import (
     CurationCounts,
@@ -123,7 +122,6 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
         digest=PIPELINE,
         scanner=PIPELINE,
         budget=Budget(),
-        endpoints=Limiters(),
     )
 
 

@@ -181,8 +181,21 @@ async def test_who_acts_without_a_case_is_named_as_in_every_other_act(
         for name in ("", "a\x1bb", "x" * 201):
             with pytest.raises(UsageError, match="a name must have"):
                 await act(by=name)
-    with pytest.raises(UsageError, match="expected a reason"):
-        await lift_sdn(reason="x" * 2001, by=None)
+    for reason in ("", " ", "x" * 2001):
+        for refused in (
+            lift_sdn(reason=reason, by=None),
+            acknowledge(
+                database,
+                settings,
+                "source_quarantined",
+                lasts=None,
+                why=reason,
+                by=None,
+            ),
+            clear_step(database, settings, "queue", reason=reason),
+        ):
+            with pytest.raises(UsageError, match="expected a reason"):
+                await refused
     assert await lift_sdn(reason=" It is back. ", by=" Ada ") == "layout"
     async with database.begin() as session:
         [entry] = await list_entries(session)

@@ -1,6 +1,7 @@
 """Proofs in the database: stored with their decision, shown to who reviews, their figures with the case."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -99,8 +100,9 @@ async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
     assert json.dumps(found["proof"])
     show_result(Result(None, describe_thread(case_id, found)))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "proof passed ┃ rounds" in shown
-    assert "ceiling ┃ floor ┃ separation" in shown
+    assert re.search(r"proof passed ┃ [^━]+[━╇]+ True │ 0 │", shown)
+    figures = r"ceiling ┃ floor ┃ separation ┃ ordinary [━╇]+ 1.0 │ 0.0 │ 1.0 │"
+    assert re.search(figures, shown)
 
 
 async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
@@ -121,7 +123,7 @@ async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
     assert (made["passed"], made["failed"], made["ceiling"]) == (0, 1, None)
     show_result(Result(None, describe_thread(case_id, found)))
     shown = " ".join(capsys.readouterr().out.split())
-    assert "proof passed ┃ rounds" in shown
+    assert re.search(r"proof passed ┃ [^━]+[━╇]+ False │ 2 │", shown)
     assert "continue3" in shown  # a word of the wrong answer
     await decide_case(database, case_id, ReviewAction.APPROVE, "it is short")
     assert await figures_of(database, case_id) == (None, None, None, None)

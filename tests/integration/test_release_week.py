@@ -139,7 +139,9 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
     }
     show_result(Result(None, describe_week(week)))
     page = capsys.readouterr().out
-    assert "Shipped" in page
+    shipped = " ".join(page.partition("Shipped")[2].split())
+    assert "state ┃ cases ┃ criteria ┃ signed ┃ publishable" in shipped
+    assert "frozen │ 3 │ 9 │ False │ True │" in shipped
     shipped = {
         k: week["snapshot"][k]
         for k in ("cases", "criteria", "held_out", "publishable", "signed")

@@ -20,7 +20,6 @@ from medlive.db.threads import threads
 from medlive.integrity.digest import digest_text
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity
-from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.curate import curate_queued, curate_revision, queue_again
 from medlive.service.wiring import CURATION_ROLES, Pipeline
@@ -119,7 +118,6 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
         digest=PIPELINE,
         scanner=digest_text(name),
         budget=Budget(),
-        endpoints=Limiters(),
     )
 
 

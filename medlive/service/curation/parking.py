@@ -108,7 +108,7 @@ def group_gaps(claims: Iterable[Record], codebook: Codebook) -> list[Gap]:
                 gap.add(claim, phrase)
     return sorted(
         gaps.values(),
-        key=lambda gap: (-len(gap.threads), gap.kind, gap.name),
+        key=lambda gap: (-len(gap.threads), gap.kind == "other", gap.kind, gap.name),
     )
 
 

@@ -23,7 +23,7 @@ from medlive.service.database import handle_key
 from medlive.service.harvest.ledger import PostgresLedger, Tick
 from medlive.service.harvest.raw_files import seal_archives
 from medlive.service.harvest.sources import fetch_settings
-from medlive.service.release.withdraw import check_person_name, check_reason
+from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.files import ImportedThread, ImportProblem, read_threads
@@ -149,7 +149,7 @@ async def lift_source_quarantine(
     by: str | None,
 ) -> str | None:
     """Lift a source's quarantine; its reason, or None. Raises UsageError for a source that was never harvested."""
-    reason, by = reason and check_reason(reason), check_person_name(by)
+    reason, by = check_given_reason(reason), check_person_name(by)
     async with database.begin() as session:
         info = await find_source(session, source)
         await harvests.lift_quarantine(

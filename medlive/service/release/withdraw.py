@@ -238,6 +238,11 @@ def check_reason(reason: str) -> str:
     return reason
 
 
+def check_given_reason(reason: str | None) -> str | None:
+    """A reason that may be left out, as `check_reason` returns it."""
+    return None if reason is None else check_reason(reason)
+
+
 def check_person_name(name: str | None) -> str | None:
     """Return a person's name stripped, or None. Raises UsageError for an invalid name."""
     if name is None:

@@ -9,7 +9,7 @@ from medlive.db.runs import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
-from medlive.service.release.withdraw import check_person_name, check_reason
+from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.schedule.steps import BY_HAND, FREEZE, StepState, read_states
 from medlive.service.work.jobs import open_app, run_step_job, step_lock
@@ -49,7 +49,7 @@ async def clear_step(
     Raises UsageError for an unknown step, one of which nothing is recorded, and a frozen week's freeze, and
     CheckFailed while it is being done.
     """
-    reason, by = reason and check_reason(reason), check_person_name(by)
+    reason, by = check_given_reason(reason), check_person_name(by)
     state = await _find(database, settings, step)
     week = state.week
     async with database.begin() as session:

@@ -24,7 +24,7 @@ from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.instance.paths import index_path
-from medlive.service.release.withdraw import check_person_name, check_reason
+from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.service.schedule.steps import (
     FREEZE,
     QUEUE,
@@ -72,7 +72,7 @@ async def acknowledge(
 
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
-    why, by = why and check_reason(why), check_person_name(by)
+    why, by = check_given_reason(why), check_person_name(by)
     problems = await checks.read_problems(
         database, await read_facts(database, settings)
     )

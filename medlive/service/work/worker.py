@@ -150,6 +150,7 @@ class Monitor:
     """The worker's; None: it is not reported as yet."""
     searched_at: float = field(default_factory=time.monotonic)
     swept_at: float = float("-inf")
+    is_forbidden: bool = False
 
     async def keep_looking(self) -> None:
         """Look with every heartbeat, until cancelled. Raises DatabaseUnavailable."""
@@ -161,8 +162,10 @@ class Monitor:
                     # Without room no jobs are taken either.
                     for queue in self.queues:
                         self.jobs.readiness.pause(queue, error)
-                except DatabaseForbidden:
-                    pass  # The check of rights names it
+                except DatabaseForbidden as error:
+                    if not self.is_forbidden:
+                        _log.warning("this worker cannot be reported: %s", error.whole)
+                    self.is_forbidden = True
                 await asyncio.sleep(HEARTBEAT_S)
         finally:
             with suppress(DatabaseUnavailable, DatabaseForbidden):

@@ -64,6 +64,8 @@ def test_subjects_are_ordered_by_threads_and_a_thread_counts_once() -> None:
     ]
     assert first.nearest == "c:2:0"  # The first claim had none
     assert all(own_words not in gap.searched for gap in gaps)
+    equal = [claim(4, "bronchoscopy", own_words), claim(5, "a walk", own_words)]
+    assert [gap.kind for gap in group_gaps(equal, SHIPPED)] == ["procedure", "other"]
     assert [len(gap.threads) for gap in gaps] == sorted(
         (len(gap.threads) for gap in gaps), reverse=True
     )
