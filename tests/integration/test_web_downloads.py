@@ -15,7 +15,6 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from medlive.config import Settings
-from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
 from medlive.errors import BadInput
 from medlive.integrity.digest import digest_text
@@ -367,24 +366,10 @@ async def test_errata_of_hidden_snapshots_are_not_given_out(
     )
 
 
-async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -> None:
-    async with served.database.begin() as session:
-        await record_evaluation(
-            session,
-            run_digest=digest_text("run"),
-            snapshot_version=NEW,
-            model=HOSTILE,
-            grader=HOSTILE,
-            path="x",
-            scores={
-                "metric": "paper",
-                "overall": {"n": 9, "mean": 0.5, "low": None, "high": 0.75},
-            },
-        )
-    for path, words in ((f"/{HOSTILE}", "404"),):
-        page = (await served.http.get(path)).text
-        assert words in page
-        assert "<script>alert" not in page
+async def test_an_address_that_is_markup_is_not_repeated(served: Served) -> None:
+    page = (await served.http.get(f"/{HOSTILE}")).text
+    assert "404" in page
+    assert "<script>alert" not in page
 
 
 async def test_nothing_can_be_changed(served: Served) -> None:
