@@ -324,7 +324,7 @@ def _run(
             **who,
         )
     except subprocess.CalledProcessError as exc:
-        reason = "; ".join(exc.stderr.splitlines()[-3:])
+        reason = "; ".join(exc.stderr.splitlines()[-3:]) or exc
         raise DatabaseUnavailable(
             f"the embedded PostgreSQL {failure}: {reason}"
         ) from exc

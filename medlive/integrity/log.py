@@ -49,7 +49,7 @@ def rows_of(
     A file that a user `named` may be a link. A last line that has no end and holds no object is listed as cut off if
     the file is `named`; in other files it is a write under way and is not listed. Raises as `read_log`.
     """
-    with _reading(path), suppress(FileNotFoundError):
+    with reading(path), suppress(FileNotFoundError):
         opened = open_given(path) if named else open_plain(path)
         with io.BufferedReader(opened, _BUFFER) as handle:
             number = 0
@@ -144,18 +144,19 @@ def some(names: Sequence[str], most: int = 5) -> str:
 
 def read_bytes(path: Path, most: int = GIVEN_BYTES) -> bytes:
     """The bytes of a file that a user named. Raises BadInput if it cannot be read, or is a device."""
-    with _reading(path):
+    with reading(path):
         return read_given(path, most)
 
 
 def read_found(path: Path, most: int = RUN_FILE_BYTES) -> bytes:
     """The bytes of a file that no user named, such as a run's. Raises BadInput if it is no plain file or unreadable."""
-    with _reading(path):
+    with reading(path):
         return read_small(path, most)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
+    """Raises BadInput in place of OSError while a file or folder is read."""
     try:
         yield
     except OSError as exc:

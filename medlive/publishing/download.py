@@ -286,8 +286,10 @@ def update_errata(
     errata = read_errata(offered, signature, name, key)
     data = _read(folder, ERRATA)
     own_signature = _read(folder, ERRATA_SIGNATURE)
-    if data is None or (data, own_signature) == (offered, signature):
+    if data is None:
         put_errata(folder, offered, signature)
+        return errata, None
+    if data == offered and signature in (None, own_signature):
         return errata, None
     existing = parse_errata(data, str(folder / ERRATA))
     is_trusted = key is None

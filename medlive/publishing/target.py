@@ -12,7 +12,7 @@ from pathlib import Path
 
 from medlive.errors import CheckFailed
 from medlive.integrity.folder import sha256, sync
-from medlive.integrity.log import exclusive, read_bytes, writing
+from medlive.integrity.log import exclusive, read_bytes, reading, writing
 from medlive.integrity.paths import (
     create_below,
     open_below,
@@ -167,8 +167,9 @@ class FolderTarget:
 
     def read(self, name: str) -> bytes | None:
         """Return a small file's bytes; None if it does not exist."""
-        with writing(self.root):
-            if not os.path.lexists(path_below(self.root, name)):
+        path = path_below(self.root, name)
+        with reading(path):
+            if not os.path.lexists(path):
                 return None
             with open_below(self.root, name) as handle:
                 return handle.readall()

@@ -110,16 +110,21 @@ def _static() -> dict[str, bytes]:
 @cache
 def static_url(name: str) -> str:
     """Return the address of a file of `static/`. Raises KeyError if it does not exist."""
-    return f"/static/{name}?{digest_bytes(_static()[name])[7:23]}"
+    return f"/static/{name}?{_short_digest(name)}"
+
+
+@cache
+def _short_digest(name: str) -> str:
+    return digest_bytes(_static()[name]).removeprefix("sha256:")[:16]
 
 
 @router.api_route("/static/{name}", methods=READ)
-async def static_file(name: str) -> Response:
-    """A file of `static/`."""
+async def static_file(request: Request, name: str) -> Response:
+    """A file of `static/`; by another digest than its own, as another version's page has it, it is not kept."""
     if (data := _static().get(name)) is None:
         raise HTTPException(404)
-    headers = {"Cache-Control": IMMUTABLE}
-    return Response(data, media_type=media_type(name), headers=headers)
+    kept = IMMUTABLE if request.url.query == _short_digest(name) else "no-cache"
+    return Response(data, media_type=media_type(name), headers={"Cache-Control": kept})
 
 
 Link = tuple[str, str]

@@ -18,7 +18,7 @@ from medlive.db.audit.listing import (
     load_page,
     stream_rows,
 )
-from medlive.db.audit.tables import CASES, CLAIMS, FACETS, LISTINGS, THREADS
+from medlive.db.audit.tables import CASES, CLAIMS, FACETS, LISTINGS, PAGES, THREADS
 from medlive.db.session import Database
 from medlive.db.threads import threads
 from medlive.errors import UsageError
@@ -279,6 +279,18 @@ async def test_every_table_pages_counts_and_streams_alike(
     later = Filter(since=datetime.now(UTC) + timedelta(days=1))
     assert await every(database, later, listing) == []
     assert await every(database, Filter(text="no such words 头痛"), listing) == []
+
+
+async def test_a_page_shows_its_status_as_a_number_and_is_found_by_it(
+    database: Database,
+) -> None:
+    await add_rows(database)
+    statuses = [row.status for row in await every(database, Filter(), PAGES)]
+    assert set(statuses) == {200, None}
+    found = await every(database, Filter({"status": ("200",)}), PAGES)
+    assert len(found) == statuses.count(200)
+    found = await every(database, Filter({"status": ("",)}), PAGES)
+    assert len(found) == statuses.count(None)
 
 
 async def test_more_rows_than_are_counted_are_a_lower_bound(

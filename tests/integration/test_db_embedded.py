@@ -299,6 +299,8 @@ def test_an_error_is_named_although_other_lines_follow(empty_home: Path) -> None
     script = f"echo '{said}' >&2; echo 'initdb: removing contents' >&2; exit 1"
     with pytest.raises(DatabaseUnavailable, match="No space left"):
         embedded._run(place, "could not be created", ["/bin/sh", "-c", script])
+    with pytest.raises(DatabaseUnavailable, match="exit status 1"):
+        embedded._run(place, "could not be created", ["/bin/sh", "-c", "exit 1"])
     place.log.write_text("FATAL: could not write: No space left\n" + "LOG: down\n" * 2)
     assert "No space left" in embedded._start_error(place, "no").message
     (place.data / "PG_VERSION").write_text("")

@@ -95,6 +95,7 @@ class Listing:
         joined: Rows | None = None,
         table: Rows | None = None,
         columns: Columns = MappingProxyType({}),
+        facet_columns: Columns = MappingProxyType({}),
     ) -> None:
         """Its columns and facets are columns of these tables; an enum's is what is stored.
 
@@ -110,6 +111,7 @@ class Listing:
             table: The one table that has all facets and sorts, where there is one: it is filtered, sorted and counted
                 alone, and joined to what else a page shows.
             columns: Columns and facets that no table has by their name.
+            facet_columns: Further facets, whose columns are not those that are shown.
         """
 
         def find(name: str) -> Any:
@@ -123,7 +125,8 @@ class Listing:
         week = func.to_char(self.moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
         self.query = select().select_from(tables[0]) if joined is None else joined
         self.columns = {name: find(name) for name in shown}
-        self.facets: Columns = {"week": week} | {name: find(name) for name in facets}
+        own_facets = {name: find(name) for name in facets}
+        self.facets: Columns = {"week": week, **own_facets, **facet_columns}
         self.sorts, self.key = sorts, key
         self.search, self.table = search, table
 

@@ -253,8 +253,8 @@ PAGES = Listing(
         "error",
     ),
     FetchRow,
-    facets=("source", "kind", "run", "status"),
-    columns={
+    facets=("source", "kind"),
+    facet_columns={
         "run": cast(FetchRow.run_id, Text),
         "status": func.coalesce(cast(FetchRow.status, Text), ""),
     },

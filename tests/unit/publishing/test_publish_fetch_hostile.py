@@ -119,6 +119,17 @@ async def test_the_same_errata_come_again_although_no_snapshot_names_their_key(
         assert (done["errata"], done["errata_kept"]) == (1, None)
 
 
+async def test_the_same_errata_without_their_signature_leave_it_where_it_is(
+    server: Web, tmp_path: Path
+) -> None:
+    server.root = Path(shutil.copytree(server.root, tmp_path / "public"))
+    await get(server, tmp_path)
+    signature = (tmp_path / "errata.json.minisig").read_bytes()
+    (server.root / "errata.json.minisig").unlink()
+    assert (await get(server, tmp_path))["errata_kept"] is None
+    assert (tmp_path / "errata.json.minisig").read_bytes() == signature
+
+
 async def test_an_older_latest_is_refused_unless_it_is_named(
     line: Line, server: Web, published: Path, tmp_path: Path
 ) -> None:

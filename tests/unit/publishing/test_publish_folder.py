@@ -498,6 +498,14 @@ def test_one_publisher_at_a_time_and_clear_words_where_the_disk_refuses(
     assert send(target, made["2026.W43"]).latest == "2026.W43"
 
 
+def test_what_cannot_be_read_is_not_called_unwritable(target: FolderTarget) -> None:
+    (target.root / SUMS).mkdir(parents=True)
+    with pytest.raises(BadInput) as caught:
+        target.read(SUMS)
+    assert "written" not in caught.value.message
+    assert SUMS in caught.value.message
+
+
 def test_a_file_with_other_bytes_is_never_replaced(
     made: dict[str, PreparedRelease], target: FolderTarget
 ) -> None:

@@ -145,7 +145,8 @@ async def test_a_page_names_its_static_files_by_digest(
         answer = await http.get(name)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["Cache-Control"]
-        assert "?" in name
+        other = await http.get(name + "0")
+        assert (other.status_code, other.headers["Cache-Control"]) == (200, "no-cache")
 
 
 @pytest.mark.parametrize(
