@@ -112,7 +112,8 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
         article(
             2,
             german,
-            title="[Rest].",
+            title="[Not Available].",
+            inside="<VernacularTitle>Ruhe.</VernacularTitle>",
             language="ger",
         ),
         article(3, language="chi", after=other),
@@ -121,7 +122,7 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
     assert found == {
         "pubmed:1:-.1": ("Rest in sprains", "Of 10^6a/b cells.", "en"),
         "pubmed:2:-.1": (
-            "Rest",
+            "Ruhe.",
             "Die Ruhe half den meisten Patienten mit einer Zerrung recht gut.",
             "other",
         ),
