@@ -184,7 +184,7 @@ def documents_of_record(
     try:
         root = parse_record(frame.data)
     except ParseError as exc:
-        log.problem(place, f"PMID {article}: {exc}")
+        log.problem(place, f"PMID {article}: {exc} of its record")
         return
     marks = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
     marks |= set(map(flat, root.iter("PublicationType")))

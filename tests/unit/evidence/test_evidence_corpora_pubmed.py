@@ -289,7 +289,7 @@ def test_broken_xml_costs_its_article_and_the_report_names_the_line(
     assert set(texts(tmp_path / "x.xml")) == {"1", "3", "5"}
     lines = (tmp_path / "x.xml").read_text().splitlines()
     assert [p[1] for p in log.problems] == [
-        "PMID 2: mismatched tag: line 6, column 63",
+        "PMID 2: mismatched tag: line 6, column 63 of its record",
         "a PubmedArticle without its end",
     ]
     named = [int(p[0].rsplit(" ", 1)[1]) for p in log.problems]
