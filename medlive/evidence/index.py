@@ -184,6 +184,7 @@ def open_index(
     Raises:
         IndexMissing, IndexCorrupt, IndexOutdated: if the index cannot be used.
         EvidenceUnavailable: if a model is missing.
+        ConfigError: for an encoder that the settings do not describe any more.
         UsageError: for a dense search of an index without vectors.
     """
     models = settings or EncoderSettings(home=path)

@@ -38,8 +38,8 @@ class CorpusEntry(BaseModel, frozen=True):
     documents: int
     passages: int  # Passages in the index
     repeated: int  # Passages left out because the corpus holds the same text again, or prints it under many titles
-    # What else was left out: see `ReadLog.left_out`
-    left_out: int = 0
+    # What else was left out: see `ReadLog.left_out`; None: read by a version that counted it in parts
+    left_out: int | None = None
     problems: int  # Members that could not be read
     built_at: datetime
     # None for a corpus that `evidence fetch` did not fetch

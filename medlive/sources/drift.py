@@ -47,11 +47,9 @@ class Compared:
     @property
     def message(self) -> str:
         """The figure with its value now and before."""
-        before = "unknown" if self.median is None else f"{self.median:.3g}"
-        name = self.name.replace(":", " ")
-        return (
-            f"{name}: {self.value:.3g} over {self.n} threads (median before: {before})"
-        )
+        before = "unknown" if self.median is None else f"{round(self.median, 3):g}"
+        name, value = self.name.replace(":", " "), f"{round(self.value, 3):g}"
+        return f"{name}: {value} over {self.n} threads (median before: {before})"
 
 
 def thread_fields(thread: Thread) -> dict[str, bool | int]:

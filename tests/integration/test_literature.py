@@ -227,6 +227,25 @@ async def test_a_service_that_fails_is_an_error_and_never_an_empty_result(
         assert len(hits) == 1
 
 
+async def test_a_request_that_is_refused_alone_opens_no_circuit(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circuit, "FAILING_S", 0.0)
+    async with serve_literature(GOUT) as server:
+        server.faults = [web.Response(status=400) for _ in range(circuit.FAILURES)]
+        settings = settings_of(server, "pubmed")
+        gates = literature_circuits(settings, PostgresCircuits(database))
+        retriever = open_online(settings, database, gates)
+        assert retriever is not None
+        for number in range(circuit.FAILURES):
+            with pytest.raises(LiteratureUnavailable, match="status 400"):
+                await retriever.search([Query(f"colchicine {number}")], k=5)
+        assert len(server.asked) == circuit.FAILURES, "each is asked once"
+        (hits,) = await retriever.search([Query("colchicine")], k=5)
+        await retriever.aclose()
+        assert len(hits) == 1
+
+
 def copy_of(response: web.Response) -> web.Response:
     """A response can be sent once."""
     headers = {

@@ -254,9 +254,11 @@ def abstracts(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every abstract of the file."""
     try:
         entries = TypeAdapter(dict[str, Any]).validate_json(read_given(path))
-    except (OSError, ValidationError) as exc:
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except ValidationError as exc:
         raise BadInput(
-            f"{path} is not a PubMedQA file, a JSON object keyed by PMID: {exc}"
+            f"{path} is not a PubMedQA file, a JSON object keyed by PMID: {first_fault(exc)}"
         ) from exc
     rows = zip(entries, entries.items(), strict=True)
     yield from converted(rows, log, _abstract)

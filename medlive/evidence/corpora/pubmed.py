@@ -184,7 +184,7 @@ def documents_of_record(
     try:
         root = parse_record(frame.data)
     except ParseError as exc:
-        log.problem(place, f"PMID {article}: {exc}")
+        log.problem(place, f"PMID {article}: {exc} of its record")
         return
     marks = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
     marks |= set(map(flat, root.iter("PublicationType")))
@@ -263,10 +263,14 @@ def _texts(
 
 def _title(holder: Element) -> str:
     """In English where there is one: the library sets a translated title in brackets. A whole book has its own."""
-    title = flat(holder.find("ArticleTitle")) or flat(holder.find("Book/BookTitle"))
+    title = flat(holder.find("ArticleTitle"))
     bare = title.rstrip(".")
     if bare.startswith("[") and bare.endswith("]"):
         title = bare[1:-1].strip()
+    if title.rstrip(".").lower() in ("", "not available"):
+        title = flat(holder.find("VernacularTitle")) or flat(
+            holder.find("Book/BookTitle")
+        )
     return title
 
 

@@ -41,7 +41,7 @@ from medlive.evidence.fetch.sources import (
 )
 from medlive.evidence.files import room_for
 from medlive.integrity.digest import digest_file
-from medlive.integrity.log import exclusive
+from medlive.integrity.log import exclusive, writing
 from medlive.integrity.paths import (
     PRIVATE_FOLDER,
     create_below,
@@ -137,12 +137,13 @@ async def run_plan(
         tick: Gets the bytes fetched so far and about how many there will be.
 
     Raises:
-        OSError: if the folder cannot be made.
+        BadInput: if the folder cannot be made.
         DiskFull: if the disk is full; what is complete stays.
         Locked: if another process fetches into the folder.
     """
     source, folder = fetch.source, fetch.folder
-    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with exclusive(folder / _LOCK):
         fetch.ledger = _ledger_of(source, folder, fetch.ledger.selection)
         saved_at = 0.0

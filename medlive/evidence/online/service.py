@@ -230,10 +230,13 @@ class Literature:
         if refusal:
             await self.gate.refused(refusal)
             raise self._away(refusal)
-        if response.status_code == 400:
-            raise Unreadable(status)
+        problem = status if response.status_code == 400 else ""
         if len(body) > LITERATURE_BYTES:
-            raise Unreadable(f"more than {LITERATURE_BYTES} bytes")
+            problem = f"more than {LITERATURE_BYTES} bytes"
+        if problem:
+            # Of this request alone: it answers others.
+            await self.gate.answered()
+            raise self._away(problem)
         return read(body)
 
     def _away(self, cause: str) -> LiteratureUnavailable:

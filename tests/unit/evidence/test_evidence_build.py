@@ -102,6 +102,16 @@ def test_the_manifest_accounts_for_the_index(tmp_path: Path) -> None:
     assert [p.problems[0][0] for p in seen if p.problems] == ["notes.jsonl:6"]
 
 
+def test_what_an_earlier_version_counted_in_parts_is_unknown(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
+    [entry] = json.loads((index / MANIFEST).read_text())["corpora"]
+    earlier = entry | {"boilerplate": 1, "empty": 0}
+    del earlier["left_out"]
+    _edit_manifest(index, corpora=[earlier])
+    assert read_manifest(index).corpora[0].left_out is None
+
+
 def test_a_second_corpus_joins_and_a_named_one_is_replaced(tmp_path: Path) -> None:
     index = tmp_path / "index"
     a = corpus_file(tmp_path / "a.jsonl", ROWS[:2])
@@ -467,6 +477,12 @@ def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     assert (index / manifest.data / "passages.jsonl").is_file()
     build_index([open_corpus(a)], index, fresh=True)
     assert not (index / manifest.data).exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    corpus = open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))
+    with pytest.raises(BadInput, match=r"a\.jsonl cannot be written"):
+        build_index([corpus], tmp_path / "a.jsonl")
 
 
 def test_corpora_without_passages_or_with_one_name_are_refused(tmp_path: Path) -> None:

@@ -231,8 +231,9 @@ def test_pubmedqa_file_of_another_shape_is_bad_input(
 ) -> None:
     file = tmp_path / "qa.json"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput) as caught:
         read(file, "pubmedqa")
+    assert "\n" not in caught.value.message
 
 
 def test_jsonl_reads_passages_and_medrag_chunks_and_reports_bad_lines_by_number(

@@ -112,7 +112,8 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
         article(
             2,
             german,
-            title="[Rest].",
+            title="[Not Available].",
+            inside="<VernacularTitle>Ruhe.</VernacularTitle>",
             language="ger",
         ),
         article(3, language="chi", after=other),
@@ -121,7 +122,7 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
     assert found == {
         "pubmed:1:-.1": ("Rest in sprains", "Of 10^6a/b cells.", "en"),
         "pubmed:2:-.1": (
-            "Rest",
+            "Ruhe.",
             "Die Ruhe half den meisten Patienten mit einer Zerrung recht gut.",
             "other",
         ),
@@ -288,7 +289,7 @@ def test_broken_xml_costs_its_article_and_the_report_names_the_line(
     assert set(texts(tmp_path / "x.xml")) == {"1", "3", "5"}
     lines = (tmp_path / "x.xml").read_text().splitlines()
     assert [p[1] for p in log.problems] == [
-        "PMID 2: mismatched tag: line 6, column 63",
+        "PMID 2: mismatched tag: line 6, column 63 of its record",
         "a PubmedArticle without its end",
     ]
     named = [int(p[0].rsplit(" ", 1)[1]) for p in log.problems]

@@ -153,6 +153,15 @@ def test_a_book_without_a_date_is_fetched(publisher: Publisher, tmp_path: Path) 
         assert fetch(source_at(publisher, "statpearls"), tmp_path).fetched == fetched
 
 
+def test_a_folder_that_cannot_be_made_is_named(
+    publisher: Publisher, tmp_path: Path
+) -> None:
+    put_two(publisher)
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="cannot be written: Not a directory"):
+        fetch(source_at(publisher, "pubmed"), tmp_path / "file" / "pubmed")
+
+
 def test_a_dry_run_writes_nothing_and_asks_for_lists_alone(
     publisher: Publisher, tmp_path: Path
 ) -> None:

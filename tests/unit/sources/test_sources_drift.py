@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from medlive.sources.drift import (
     LEAST_RUNS,
+    Compared,
     Measure,
     _tail,
     compare,
@@ -169,6 +170,10 @@ def test_what_is_told_names_the_figure_its_value_and_what_it_was() -> None:
         == "count listed: 50 over 50 threads (median before: 50)"
     )
     assert compare(run(), [])[0].message.endswith("(median before: unknown)")
+    many = Compared("count:listed", 12345.0, 12345, 9876.5, collapsed=False)
+    assert (
+        many.message == "count listed: 12345 over 12345 threads (median before: 9876.5)"
+    )
 
 
 def message(**values: Any) -> Message:
