@@ -132,7 +132,8 @@ def _describe_harvests(
     hint = "`medlive source check` says what its threads lack"
     failure: BaseException | None = failed(given_up, hint)
     if broken:
-        failure = broken[0]
+        # A fault of medlive itself, which has no status of its own, before what an operator can mend.
+        failure = max(broken, key=lambda error: getattr(error, "exit_status", 100))
         notes += given_up
     table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
     return Result(value, [table], notes, failure)

@@ -157,6 +157,7 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
         )
         shown = await _do(rich, "status")
         assert "budget usd" in shown.out
+        assert "projected usd" in shown.out
         assert "1000" in shown.out
         told = (await _do(rich, "cost", "--week", "this", "--json")).json
         stages = {

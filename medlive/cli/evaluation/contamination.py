@@ -35,8 +35,6 @@ def contamination(
 
     The cutoffs are in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
     docs/contamination.md defines every figure.
-
-    Args:
     """
     table = scored(how)
     study = api.contamination(table)

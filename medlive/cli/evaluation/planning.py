@@ -154,8 +154,9 @@ def plan(
         list(rows[0]),
         marked(title, scored.overridden),
     )
+    none = "no number is enough"
     notes = [
-        f"models to ask again for an error of {error:g} points: {enough or 'no number is enough'}",
-        f"or old cases that {models} new models answer too: {kept or 'no number is enough'}",
+        f"models to ask again for an error of {error:g} points: {enough or none}",
+        f"or old cases that {models} new models answer too: {none if kept is None else kept}",
     ]
     return Result(value, [table], notes)

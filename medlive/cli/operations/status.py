@@ -101,6 +101,7 @@ _WEEK = (
     "budget_usd",
     "estimated",
     "waiting",
+    "projected_usd",
     "delayed",
     "delayed_until",
 )

@@ -12,11 +12,13 @@ import pytest
 import typer
 
 from medlive.__main__ import _report
-from medlive.cli import curate
+from medlive.cli import curate, harvest
 from medlive.cli.main import COMMANDS, build
 from medlive.clock import parse_week
-from medlive.errors import UsageError
+from medlive.config import Settings
+from medlive.errors import DatabaseUnavailable, UsageError
 from medlive.service.curation.curate import CurationCounts, CurationRun
+from medlive.service.harvest.sources import select_sources
 from tests.support.instance import Done, Instance
 
 PASSWORD = "s3cret-w0rd"
@@ -120,11 +122,12 @@ def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
         ("source", "check", "nowhere", "--url", "https://x.example/1"),
         ("harvest", "nowhere"),
         ("cost", "--week", ""),
-        ("week", "clear", "queue", "--week", ""),
-        ("week", "run", "queue", "--week", ""),
         ("jobs", "retry", "--reason", ""),
         ("thread", "list", "--since", ""),
         ("case", "list", "--overruled", "--source", "sdn"),
+        ("demo", "--model", "ours"),
+        ("demo", "--api-key-env", "OURS"),
+        ("demo", "--live", "--model", "ours"),
         ("snapshot", "verify", "no/such/folder"),
         ("snapshot", "show", "no/such/folder"),
         ("snapshot", "verify", "2026.W01"),
@@ -262,6 +265,15 @@ def test_a_run_of_curate_counts_its_calls_once() -> None:
         "ready cases that the next medlive curate reads for them: 1",
         "spent in all: 39 calls, 45473 tokens, 0.5000 USD",
     ]
+
+
+def test_a_fault_of_medlive_itself_is_the_failure_of_a_harvest(tmp_path: Path) -> None:
+    wanted = select_sources(Settings(home=tmp_path), [])
+    fault = KeyError("title")
+    away = DatabaseUnavailable("away")
+    result = harvest._describe_harvests(wanted, [away, fault, away, away])
+    assert result.failure is fault
+    assert sum("title" in note for note in result.notes) == 1
 
 
 def test_a_week_is_known_without_its_nought() -> None:

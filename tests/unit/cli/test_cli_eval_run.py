@@ -51,6 +51,7 @@ def asked(cases: Path, *more: str) -> list[str]:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (["--model", " "], "--model is empty"),
         (["--model", "m", "--parameters", "[]"], "--parameters must be a JSON object"),
         (["--model", "m", "--undated"], "belong to --template open-book"),
         (

@@ -57,6 +57,12 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         *own, "eval", "score", *runs, *few, "--slice", "errors-by-axis"
     )
     assert "error rate %" in errors.out
+    spelt = []
+    for name in ("first release", "first-release", "first_release"):
+        done = instance.here(*own, "eval", "score", *runs, *few, "--slice", name)
+        spelt.append(done.out)
+    assert spelt[0]
+    assert spelt == [spelt[0]] * 3
     printed = instance.here(*own, "eval", "score", *runs, *few, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(printed.out)))
     assert "first release" in {r["slice"] for r in rows}
