@@ -418,7 +418,6 @@ class Stage:
             "MEDLIVE_PUBLISH__WEEKLY": "true",
             "MEDLIVE_PUBLISH__AT": str(public),
             "MEDLIVE_WATCH__DISK_FREE_GB": "0",
-            "MEDLIVE_WATCH__DISK_FREE_SHARE": "0",
             **others,
             **at("HARVEST_SOURCES__SDN", begin),
             **at("HARVEST", begin),

@@ -142,11 +142,11 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
     shipped = " ".join(page.partition("Shipped")[2].split())
     assert "state ┃ cases ┃ criteria ┃ signed ┃ publishable" in shipped
     assert "frozen │ 3 │ 9 │ False │ True │" in shipped
-    shipped = {
+    counts = {
         k: week["snapshot"][k]
         for k in ("cases", "criteria", "held_out", "publishable", "signed")
     }
-    assert shipped == {
+    assert counts == {
         "cases": 3,
         "criteria": 9,
         "held_out": 0,

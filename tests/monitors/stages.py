@@ -120,7 +120,6 @@ async def run_metrics(stage: Stage, port: int) -> AsyncIterator[None]:
         "MEDLIVE_CONFIG": str(home),
         "MEDLIVE_DATABASE_URL": stage_url(stage),
         "MEDLIVE_WATCH__DISK_FREE_GB": "0",
-        "MEDLIVE_WATCH__DISK_FREE_SHARE": "0",
     }
     command = ["-m", "medlive", "serve", "--part", "metrics", "--port", str(port)]
     with (home / "metrics.log").open("wb") as log:

@@ -72,6 +72,12 @@ def describe_thread(name: str, record: Row) -> Shown:
     for part, value in record.items():
         if part != "thread":
             yield from _describe(part, value)
+    passages = []
+    for claim in (record["curation"] or {}).get("claims", ()):
+        for hit in claim["hits"]:
+            passage = {name: hit["passage"][name] for name in ("id", "title", "url")}
+            passages.append({"element": claim["element_id"], **passage})
+    yield from _describe("passages that were retrieved", passages)
 
 
 def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:

@@ -245,7 +245,7 @@ def check_sizes(folder: Inspected, out: Faults) -> None:
         size, digest = folder.sizes[name], folder.digest(name)
         if (size, digest) != (entry.size, entry.sha256):
             expected = (
-                f"the size and sha256 in the manifest, {entry.size}, {entry.sha256}"
+                f"the size and sha256 that manifest.json states, {entry.size}, {entry.sha256}"
             )
             out.add(name, expected, f"{size}, {digest or 'an unreadable file'}")
     for name, data in folder.readable(["croissant.json"]):
