@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from medlive import frames
-    from medlive.api import (
+    from . import frames
+    from .api import (
         ability,
         answer,
         compare,

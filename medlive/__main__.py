@@ -28,8 +28,8 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a command line and return its exit status."""
-    from medlive import logs
-    from medlive.cli.main import build
+    from . import logs
+    from .cli.main import build
 
     debug = "--debug" in arguments or os.environ.get("MEDLIVE_DEBUG") == "1"
     logs.configure()
@@ -51,8 +51,8 @@ def run(arguments: list[str]) -> int:
 
 def _report(error: Exception) -> int:
     """Log the error for the user; the exit status."""
-    from medlive import logs
-    from medlive.errors import NO_SPACE, DiskFull, MedliveError, describe
+    from . import logs
+    from .errors import NO_SPACE, DiskFull, MedliveError, describe
 
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         where = error.filename or "a file"
@@ -79,7 +79,7 @@ def _report(error: Exception) -> int:
 
 
 def _interrupted() -> int:
-    from medlive import logs
+    from . import logs
 
     logs.REMARKS.warning(
         "interrupted; finished work is kept, and the same command resumes from there"

@@ -13,41 +13,41 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from medlive.clock import now
-from medlive.config import RoleSettings
-from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.cases.load import from_snapshot, load_cases
-from medlive.evaluation.grading.questions import (
+from .clock import now
+from .config import RoleSettings
+from .errors import CheckFailed, UsageError
+from .evaluation.cases.load import from_snapshot, load_cases
+from .evaluation.grading.questions import (
     JudgeReplies,
     ask_questions,
     read_findings,
 )
-from medlive.evaluation.model import CaseSet
-from medlive.evaluation.runs.folder import ModelUse
-from medlive.evaluation.runs.templates import default_template
-from medlive.evaluation.scoring.ability import AbilityTable, abilities_of
-from medlive.evaluation.scoring.contamination import ContaminationTable
-from medlive.evaluation.scoring.contamination import contamination as contaminations
-from medlive.evaluation.scoring.errata import ErrataMode, use_errata
-from medlive.evaluation.scoring.fresh import Window
-from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.refusals import Allow, Objection
-from medlive.evaluation.scoring.score import (
+from .evaluation.model import CaseSet
+from .evaluation.runs.folder import ModelUse
+from .evaluation.runs.templates import default_template
+from .evaluation.scoring.ability import AbilityTable, abilities_of
+from .evaluation.scoring.contamination import ContaminationTable
+from .evaluation.scoring.contamination import contamination as contaminations
+from .evaluation.scoring.errata import ErrataMode, use_errata
+from .evaluation.scoring.fresh import Window
+from .evaluation.scoring.graded import GradedRun, load_graded
+from .evaluation.scoring.metrics import Metric
+from .evaluation.scoring.refusals import Allow, Objection
+from .evaluation.scoring.score import (
     ScoreTable,
     labelled,
     score_runs,
 )
-from medlive.grader.judge import Mode
-from medlive.instance.loading import read_settings
-from medlive.instance.opening import choose_candidate, grader_engine, open_endpoint
-from medlive.instance.paths import snapshots_path
-from medlive.integrity.signing import PublicKey, public_key_of
-from medlive.llm.engine import Engine, EngineIdentity
-from medlive.llm.registry import Registry
-from medlive.snapshot.load import Snapshot, load_snapshot
-from medlive.statistics.bootstrap import Comparison
-from medlive.statistics.planning import (
+from .grader.judge import Mode
+from .instance.loading import read_settings
+from .instance.opening import choose_candidate, grader_engine, open_endpoint
+from .instance.paths import snapshots_path
+from .integrity.signing import PublicKey, public_key_of
+from .llm.engine import Engine, EngineIdentity
+from .llm.registry import Registry
+from .snapshot.load import Snapshot, load_snapshot
+from .statistics.bootstrap import Comparison
+from .statistics.planning import (
     Spread,
     cases_for_drop,
     cases_for_pair,
@@ -55,10 +55,10 @@ from medlive.statistics.planning import (
 )
 
 if TYPE_CHECKING:
-    from medlive.evaluation.asking.run import RunResult
-    from medlive.evaluation.grading.grade import GradeResult
-    from medlive.evaluation.grading.harm import HarmResult
-    from medlive.evaluation.protocols.model import Results
+    from .evaluation.asking.run import RunResult
+    from .evaluation.grading.grade import GradeResult
+    from .evaluation.grading.harm import HarmResult
+    from .evaluation.protocols.model import Results
 
 # What one function alone needs is imported by it, so that commands that import this module answer `--help` sooner.
 
@@ -124,7 +124,7 @@ def load_bundle(
         BadInput: If there is no bundle.
         CheckFailed: If a step of its verification failed or could not be taken.
     """
-    from medlive.evaluation.bundles.verify import verify_bundle
+    from .evaluation.bundles.verify import verify_bundle
 
     key = public_key_of(public_key)
     if isinstance(snapshot, Snapshot):
@@ -359,7 +359,7 @@ async def protocol(
     Raises:
         UsageError: If there is no such protocol or option, or it needs a judge.
     """
-    from medlive.evaluation.protocols.registry import make_protocol
+    from .evaluation.protocols.registry import make_protocol
 
     method = make_protocol(name, options)
     material = labelled(load_runs(runs))
@@ -427,7 +427,7 @@ async def answer(
         UsageError: If the folder is another run.
         EndpointUnavailable: If the endpoint seems dead; what was answered is kept.
     """
-    from medlive.evaluation.asking.run import run_model
+    from .evaluation.asking.run import run_model
 
     chosen = choose_candidate(
         read_settings(),
@@ -485,7 +485,7 @@ async def grade(
     Raises:
         EndpointUnavailable: If the endpoint seems dead; what was graded is kept.
     """
-    from medlive.evaluation.grading.grade import grade_run
+    from .evaluation.grading.grade import grade_run
 
     async with aclosing(judge):
         return await grade_run(Path(run), judge, mode=_choose("mode", Mode, mode))
@@ -506,7 +506,7 @@ async def read_harm(
     Raises:
         EndpointUnavailable: If an endpoint seems dead; what was read is kept.
     """
-    from medlive.evaluation.grading.harm import read_run
+    from .evaluation.grading.harm import read_run
 
     async with aclosing(judge), aclosing(checker or judge) as second:
         return await read_run(Path(run), judge, second)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from medlive import __version__
+from . import __version__
 
 COMMIT = "COMMIT"
 """The file beside the package in which a build (an image, a wheel) names its commit."""

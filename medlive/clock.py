@@ -4,7 +4,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from medlive.errors import UsageError
+from .errors import UsageError
 
 _WEEK = timedelta(weeks=1)
 CLOCK_BOUND = timedelta(minutes=5)

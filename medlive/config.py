@@ -13,9 +13,9 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.evidence.encoders.table import EncoderModel
-from medlive.guard.trust import is_loopback
-from medlive.llm.registry import Amount, Candidate, Endpoint, Price
+from .evidence.encoders.table import EncoderModel
+from .guard.trust import is_loopback
+from .llm.registry import Amount, Candidate, Endpoint, Price
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from medlive.guard.redaction import hide_secrets
+from .guard.redaction import hide_secrets
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

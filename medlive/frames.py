@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Literal
 
-from medlive.api import Run, Runs, load_runs
-from medlive.errors import UsageError, require
-from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.model import CaseSet
-from medlive.evaluation.scoring.estimates import KINDS
-from medlive.evaluation.scoring.score import ScoreTable, labelled
-from medlive.report.tables import score_rows
-from medlive.snapshot.load import Snapshot
-from medlive.statistics.bootstrap import Comparison
+from .api import Run, Runs, load_runs
+from .errors import UsageError, require
+from .evaluation.cases.load import from_snapshot
+from .evaluation.model import CaseSet
+from .evaluation.scoring.estimates import KINDS
+from .evaluation.scoring.score import ScoreTable, labelled
+from .report.tables import score_rows
+from .snapshot.load import Snapshot
+from .statistics.bootstrap import Comparison
 
 Library = Literal["pandas", "polars", "arrow"]
 Frame = Any

@@ -14,10 +14,10 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from medlive.errors import ConfigError
-from medlive.guard.bounds import CONFIG_BYTES
-from medlive.integrity.folder import open_given, read_to_end
-from medlive.integrity.paths import UnsafePath, open_plain
+from .errors import ConfigError
+from .guard.bounds import CONFIG_BYTES
+from .integrity.folder import open_given, read_to_end
+from .integrity.paths import UnsafePath, open_plain
 
 VARIABLE = "MEDLIVE_CONFIG"
 FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")

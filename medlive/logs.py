@@ -21,8 +21,8 @@ from structlog.processors import JSONRenderer, TimeStamper, format_exc_info
 from structlog.stdlib import ProcessorFormatter, add_log_level, add_logger_name
 from structlog.typing import EventDict, WrappedLogger
 
-from medlive.guard.printable import printable, printable_json, printable_lines
-from medlive.guard.redaction import hide_secrets
+from .guard.printable import printable, printable_json, printable_lines
+from .guard.redaction import hide_secrets
 
 __all__ = ["REMARKS", "bound", "configure", "for_people", "kept_lines", "report_error"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from medlive.errors import ConfigError
+from .errors import ConfigError
 
 Group = Literal["sites", "corpora", "protocols"]
 NAMES: dict[Group, str] = {

@@ -2,9 +2,10 @@
 
 import os
 
-from medlive.cli.output import Grid, Result
 from medlive.home import own_folder
 from medlive.instance.loading import describe, load_settings
+
+from .output import Grid, Result
 
 
 def show() -> Result:

@@ -2,15 +2,6 @@
 
 from collections.abc import Iterator
 
-from medlive.cli.options import OptionalCount
-from medlive.cli.output import (
-    Grid,
-    Result,
-    progress,
-    say,
-    wait_for,
-    with_instance,
-)
 from medlive.curation.model import Reason
 from medlive.errors import (
     CheckFailed,
@@ -24,6 +15,16 @@ from medlive.llm.budget import BudgetSpent
 from medlive.service.curation.curate import CurationRun, run_curation
 from medlive.service.curation.filtering import run_filters
 from medlive.service.wiring import find_dependent_judges
+
+from .options import OptionalCount
+from .output import (
+    Grid,
+    Result,
+    progress,
+    say,
+    wait_for,
+    with_instance,
+)
 
 
 def curate(

@@ -6,14 +6,15 @@ import time
 from pathlib import Path
 from shutil import which
 
-from medlive.cli.evaluation.tables import describe_scores
-from medlive.cli.output import Grid, Result, Shown, fields_of, say, wait_for
 from medlive.config import RoleSettings
 from medlive.demo.loop import DemoResult, run_demo
 from medlive.errors import UsageError
 from medlive.home import default_home
 from medlive.instance.loading import read_settings
 from medlive.report.tables import scores_json
+
+from .evaluation.tables import describe_scores
+from .output import Grid, Result, Shown, fields_of, say, wait_for
 
 
 def demo(

@@ -8,17 +8,6 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from medlive.cli.options import DayOption, option_group
-from medlive.cli.output import (
-    Grid,
-    Result,
-    fields_of,
-    progress,
-    say,
-    table_of,
-    wait_for,
-    with_instance,
-)
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.errors import UsageError
@@ -34,6 +23,18 @@ from medlive.instance.loading import read_settings
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.curation.parking import find_gaps
 from medlive.service.wiring import open_online
+
+from .options import DayOption, option_group
+from .output import (
+    Grid,
+    Result,
+    fields_of,
+    progress,
+    say,
+    table_of,
+    wait_for,
+    with_instance,
+)
 
 IndexOption = Annotated[
     Path | None,

@@ -6,18 +6,6 @@ from typing import Annotated, get_args
 
 from typer import Argument, Option
 
-from medlive.cli.evidence import Building, build_corpora
-from medlive.cli.options import DryRunOption
-from medlive.cli.output import (
-    Result,
-    fields_of,
-    first_of,
-    list_result,
-    progress,
-    say,
-    table_of,
-    wait_for,
-)
 from medlive.errors import UsageError
 from medlive.evidence.client import Client, FetchFailed
 from medlive.evidence.corpora.model import Corpus, Fetched
@@ -38,6 +26,19 @@ from medlive.evidence.fetch.sources import (
 from medlive.evidence.manifest import MANIFEST, read_manifest
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import corpora_path
+
+from .evidence import Building, build_corpora
+from .options import DryRunOption
+from .output import (
+    Result,
+    fields_of,
+    first_of,
+    list_result,
+    progress,
+    say,
+    table_of,
+    wait_for,
+)
 
 _SOURCE = (
     "name",

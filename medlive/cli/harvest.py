@@ -8,21 +8,6 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from medlive.cli.audit.thread import messages_table
-from medlive.cli.options import ByOption, DryRunOption, MomentOption, OptionalCount
-from medlive.cli.output import (
-    Grid,
-    Result,
-    failed,
-    fields_of,
-    first_of,
-    progress,
-    say,
-    table_of,
-    wait_for,
-    with_database,
-    with_instance,
-)
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.session import Database
@@ -44,6 +29,22 @@ from medlive.service.harvest.sources import (
     source_health,
 )
 from medlive.sources.source import LayoutError, NotAThread, Site
+
+from .audit.thread import messages_table
+from .options import ByOption, DryRunOption, MomentOption, OptionalCount
+from .output import (
+    Grid,
+    Result,
+    failed,
+    fields_of,
+    first_of,
+    progress,
+    say,
+    table_of,
+    wait_for,
+    with_database,
+    with_instance,
+)
 
 SourcesArgument = Annotated[
     list[str] | None, Argument(help="The communities; default: all.")

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.output import say, wait_for
 from medlive.instance.loading import read_settings
+
+from .output import say, wait_for
 
 
 def serve(

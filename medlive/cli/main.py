@@ -13,7 +13,8 @@ import typer
 from typer import Option
 
 from medlive import logs
-from medlive.cli.options import grouped
+
+from .options import grouped
 
 
 class Group(NamedTuple):

@@ -22,10 +22,11 @@ import typer
 from typer import Argument, Option
 from typer.models import OptionInfo
 
-from medlive.cli.output import Result, show_result
 from medlive.clock import parse_moment, parse_week
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import PublicKey, public_key_of
+
+from .output import Result, show_result
 
 
 def _read_moment(text: str) -> datetime:

@@ -41,9 +41,10 @@ from rich.progress import (
 from rich.text import Text
 
 from medlive import logs
-from medlive.cli.fitting import fit_table
 from medlive.errors import CheckFailed, UsageError
 from medlive.guard.printable import printable, printable_json, printable_lines
+
+from .fitting import fit_table
 
 if TYPE_CHECKING:
     from medlive.config import Settings

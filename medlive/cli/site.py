@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from medlive.cli.options import PublicKeysOption
-from medlive.cli.output import Result, with_session
 from medlive.config import Settings
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import index_path, snapshots_path
@@ -18,6 +16,9 @@ from medlive.site.live import LiveSite, write_site
 from medlive.site.model import HARD, fix_hard
 from medlive.site.pages import site_files
 from medlive.site.read import BUNDLES, Inputs, read_content
+
+from .options import PublicKeysOption
+from .output import Result, with_session
 
 if TYPE_CHECKING:
     from medlive.web.site import Evaluation

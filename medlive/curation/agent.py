@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary, proxy
 
-from medlive.curation.model import Call, Reason
 from medlive.llm.ask import (
     Asked,
     Asker,
@@ -20,6 +19,8 @@ from medlive.llm.ask import (
 )
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import Engine, Prompt, Reply, Request
+
+from .model import Call, Reason
 
 R = TypeVar("R", bound=ReplyModel)
 E = TypeVar("E", bound=EachItem)

@@ -6,19 +6,26 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from medlive.curation import controller, screener, validator
-from medlive.curation.agent import Agent, AgentFailure, by_id, ids_of
-from medlive.curation.controller import ElementControl
-from medlive.curation.cross_examination import cross_examine
-from medlive.curation.elements import Brief
-from medlive.curation.holds import (
+from medlive.errors import LiteratureUnavailable, UsageError
+from medlive.evidence.passage import Retriever
+from medlive.harm.model import Material
+from medlive.harm.read import read_harm, shown_passages
+from medlive.llm.engine import UNPUBLISHABLE_ENGINES, Engine
+from medlive.threads.model import Thread
+
+from . import controller, screener, validator
+from .agent import Agent, AgentFailure, by_id, ids_of
+from .controller import ElementControl
+from .cross_examination import cross_examine
+from .elements import Brief
+from .holds import (
     claims_with,
     describe_alignment,
     hold_on,
     join_details,
     with_holds,
 )
-from medlive.curation.model import (
+from .model import (
     Alignment,
     Call,
     Curation,
@@ -31,15 +38,9 @@ from medlive.curation.model import (
     SecondReading,
     Side,
 )
-from medlive.curation.model import Thresholds as Thresholds
-from medlive.curation.second_reading import hear_voice, read_case, reading_holds, settle
-from medlive.curation.tasks import ComplaintReply
-from medlive.errors import LiteratureUnavailable, UsageError
-from medlive.evidence.passage import Retriever
-from medlive.harm.model import Material
-from medlive.harm.read import read_harm, shown_passages
-from medlive.llm.engine import UNPUBLISHABLE_ENGINES, Engine
-from medlive.threads.model import Thread
+from .model import Thresholds as Thresholds
+from .second_reading import hear_voice, read_case, reading_holds, settle
+from .tasks import ComplaintReply
 
 ROLES = ("screener", "validator", "controller", "reader")
 MOST_GARBLED = 2

@@ -10,8 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medlive.curation.agent import Agent, by_id, check_known, ids_of
-from medlive.curation.elements import (
+from medlive.text.normalise import contains_quote
+from medlive.text.quantities import doses_exchanged, numbers_missing
+from medlive.threads.model import Thread
+
+from .agent import Agent, by_id, check_known, ids_of
+from .elements import (
     Brief,
     check_message_ids,
     element_inputs,
@@ -19,7 +23,7 @@ from medlive.curation.elements import (
     thread_inputs,
     visible_texts,
 )
-from medlive.curation.model import (
+from .model import (
     CaseText,
     Check,
     ControllerCheck,
@@ -27,10 +31,7 @@ from medlive.curation.model import (
     ElementStatus,
     Side,
 )
-from medlive.curation.tasks import RevisedItem, SupportItem, TextReply, WriteReply
-from medlive.text.normalise import contains_quote
-from medlive.text.quantities import doses_exchanged, numbers_missing
-from medlive.threads.model import Thread
+from .tasks import RevisedItem, SupportItem, TextReply, WriteReply
 
 _SHOWN = ("message_id", "quote", "statement")
 """What an engine sees of an element, and may change."""

@@ -9,17 +9,18 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from medlive.curation.agent import Agent, AgentFailure, by_id, check_ids
-from medlive.curation.elements import visible_texts
-from medlive.curation.model import (
+from medlive.threads.model import Thread
+
+from .agent import Agent, AgentFailure, by_id, check_ids
+from .elements import visible_texts
+from .model import (
     Answer,
     CaseText,
     CrossExamination,
     CrossQuestion,
     Origin,
 )
-from medlive.curation.tasks import AnswersReply, QuestionsReply
-from medlive.threads.model import Thread
+from .tasks import AnswersReply, QuestionsReply
 
 MAX_TEXT = 24_000  # Characters of each text that are used; a longer thread is cut
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")

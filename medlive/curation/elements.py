@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medlive.curation.agent import Identified, check_known, ids_of
-from medlive.curation.model import Element, Side
 from medlive.threads.model import Message, Thread
+
+from .agent import Identified, check_known, ids_of
+from .model import Element, Side
 
 TITLE = "title"  # Stands for a message id where the title is quoted
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from medlive.curation.model import (
+from .model import (
     Alignment,
     ClaimVerdict,
     Curation,

@@ -6,11 +6,12 @@ side is invalid.
 
 from collections.abc import Mapping, Sequence
 
-from medlive.curation.agent import Agent
-from medlive.curation.elements import check_message_ids, thread_inputs
-from medlive.curation.model import Element, Kind, Side
-from medlive.curation.tasks import AdviceItem, ExtractReply, NarrativeItem, QueryItem
 from medlive.threads.model import Thread
+
+from .agent import Agent
+from .elements import check_message_ids, thread_inputs
+from .model import Element, Kind, Side
+from .tasks import AdviceItem, ExtractReply, NarrativeItem, QueryItem
 
 
 async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:

@@ -11,10 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
-from medlive.curation.agent import Agent, AgentFailure, check_known, ids_of
-from medlive.curation.elements import Brief, element_inputs, thread_inputs
-from medlive.curation.holds import hold_on
-from medlive.curation.model import (
+from medlive.deidentify.detect import redact
+from medlive.text.normalise import contains_quote
+from medlive.threads.model import Thread
+
+from .agent import Agent, AgentFailure, check_known, ids_of
+from .elements import Brief, element_inputs, thread_inputs
+from .holds import hold_on
+from .model import (
     AdviceFault,
     Alignment,
     CaseText,
@@ -27,15 +31,12 @@ from medlive.curation.model import (
     Soundness,
     Voice,
 )
-from medlive.curation.tasks import (
+from .tasks import (
     CaseReply,
     IdentifierItem,
     IdentifiersReply,
     SoundnessItem,
 )
-from medlive.deidentify.detect import redact
-from medlive.text.normalise import contains_quote
-from medlive.threads.model import Thread
 
 _ADVICE = {
     AdviceFault.HARMFUL: Reason.ADVICE_HARMFUL,

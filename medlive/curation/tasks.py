@@ -8,14 +8,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from medlive.curation.model import (
-    AdviceFault,
-    Alignment,
-    Answer,
-    ElyCategory,
-    Soundness,
-)
-from medlive.curation.model import Lack as LackKind
 from medlive.llm.ask import (
     AtMost6,
     AtMost10,
@@ -27,6 +19,15 @@ from medlive.llm.ask import (
     Loose,
     ReplyModel,
 )
+
+from .model import (
+    AdviceFault,
+    Alignment,
+    Answer,
+    ElyCategory,
+    Soundness,
+)
+from .model import Lack as LackKind
 
 Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)

@@ -11,9 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Self
 
-from medlive.curation.agent import Agent, by_id, ids_of
-from medlive.curation.elements import Brief, element_inputs
-from medlive.curation.model import (
+from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
+from medlive.evidence.passage import Hit, Passage, Query, Retriever
+from medlive.text.quantities import numbers_missing
+
+from .agent import Agent, by_id, ids_of
+from .elements import Brief, element_inputs
+from .model import (
     Alignment,
     Citation,
     ClaimVerdict,
@@ -22,16 +26,13 @@ from medlive.curation.model import (
     Requirement,
     SecondCheck,
 )
-from medlive.curation.tasks import (
+from .tasks import (
     AlignmentItem,
     CitationItem,
     ClaimItem,
     SufficiencyReply,
     VetoItem,
 )
-from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
-from medlive.evidence.passage import Hit, Passage, Query, Retriever
-from medlive.text.quantities import numbers_missing
 
 QUERY_ID = "q"  # The id in a checklist item that the query itself states
 SECOND_LOOK = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones

@@ -10,16 +10,17 @@ from datetime import datetime, timedelta
 from sqlalchemy.exc import IntegrityError
 
 from medlive.clock import now
-from medlive.db.audit_log import record
-from medlive.db.session import Session
-from medlive.db.tables.accounts import (
+from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.digest import digest_text
+
+from .audit_log import record
+from .session import Session
+from .tables.accounts import (
     AccountRow,
     Role,
     SessionRow,
 )
-from medlive.db.tables.people import Act
-from medlive.errors import CheckFailed, UsageError
-from medlive.integrity.digest import digest_text
+from .tables.people import Act
 
 Account = AccountRow
 LINK_LASTS = timedelta(hours=48)

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import insert, select
 
 from medlive.clock import now
-from medlive.db.session import Session
-from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
 from medlive.snapshot.manifest import AuditLogHead
+
+from .session import Session
+from .tables.people import Act, AuditLogRow
 
 
 class LogCheck(NamedTuple):

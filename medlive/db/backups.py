@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from medlive.db.session import Database, Session
-from medlive.db.tables.intake import TakedownRow
 from medlive.errors import CheckFailed
+
+from .session import Database, Session
+from .tables.intake import TakedownRow
 
 SCRATCH_SUFFIX = "_restore_check"
 """The scratch database is named after the instance's own."""

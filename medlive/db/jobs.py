@@ -15,9 +15,9 @@ from enum import StrEnum
 from psycopg.types.json import Json
 from sqlalchemy import text
 
-from medlive.db.mapping import Record
-from medlive.db.session import Connection, Session
-from medlive.db.tables.work import WorkerRow, WorkerState
+from .mapping import Record
+from .session import Connection, Session
+from .tables.work import WorkerRow, WorkerState
 
 
 class Queue(StrEnum):

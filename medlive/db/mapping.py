@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Row, inspect
 from sqlalchemy.orm import DeclarativeBase
 
-from medlive.db.adapters import field_names
+from .adapters import field_names
 
 T = TypeVar("T")
 Record = SimpleNamespace | Row[*tuple[Any, ...]]

@@ -14,11 +14,12 @@ from sqlalchemy import func
 
 from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
-from medlive.db.mapping import Record, read, row_of
-from medlive.db.session import Database, Session
-from medlive.db.tables.intake import ImportProblemRow, ImportRunRow, RunOutcome
-from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow
 from medlive.logs import bound, kept_lines
+
+from .mapping import Record, read, row_of
+from .session import Database, Session
+from .tables.intake import ImportProblemRow, ImportRunRow, RunOutcome
+from .tables.release import EvaluationRunRow, PipelineRunRow
 
 if TYPE_CHECKING:
     from medlive.sources.files import ImportProblem

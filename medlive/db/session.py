@@ -28,8 +28,6 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import DeclarativeBase
 
-from medlive.db.adapters import ADAPTERS
-from medlive.db.mapping import Record
 from medlive.errors import (
     ConfigError,
     DatabaseForbidden,
@@ -38,6 +36,9 @@ from medlive.errors import (
 )
 from medlive.guard.redaction import HIDDEN
 from medlive.guard.trust import authorities_file, is_loopback
+
+from .adapters import ADAPTERS
+from .mapping import Record
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")

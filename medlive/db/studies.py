@@ -4,15 +4,16 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from medlive.curation.model import CaseText
-from medlive.db.mapping import Record, read
-from medlive.db.session import Session
-from medlive.db.tables.people import (
+from medlive.errors import UsageError
+
+from .mapping import Record, read
+from .session import Session
+from .tables.people import (
     StudyItemRow,
     StudyRatingRow,
     StudyRow,
 )
-from medlive.db.tables.release import CriterionRow
-from medlive.errors import UsageError
+from .tables.release import CriterionRow
 
 Study = StudyRow
 StudyItem = StudyItemRow

@@ -7,11 +7,12 @@ from typing import Any
 
 from sqlalchemy import func
 
-from medlive.db.audit_log import record
-from medlive.db.session import Session, read_clock
-from medlive.db.tables.people import Act
-from medlive.db.tables.work import ObservationRow, OpenProblemRow, OutboxRow
 from medlive.errors import UsageError
+
+from .audit_log import record
+from .session import Session, read_clock
+from .tables.people import Act
+from .tables.work import ObservationRow, OpenProblemRow, OutboxRow
 
 DROPPED_AFTER = timedelta(days=14)
 """A message that could not be delivered for so long is removed."""

@@ -5,8 +5,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from medlive.deidentify.chinese_general import is_general, is_in_medical_name
-from medlive.deidentify.identifiers import (
+from .chinese_general import is_general, is_in_medical_name
+from .identifiers import (
     Candidates,
     View,
     alternatives,

@@ -6,7 +6,7 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 
 import re
 
-from medlive.deidentify.identifiers import (
+from .identifiers import (
     alternatives,
     is_part_of_name,
     misspelt_as,

@@ -10,14 +10,14 @@ import re
 from bisect import bisect_left
 from operator import itemgetter
 
-from medlive.deidentify.identifiers import (
+from .identifiers import (
     Candidate,
     Candidates,
     Identifier,
     IdentifierKind,
     View,
 )
-from medlive.deidentify.numbers import net_addresses, numeric_identifiers
+from .numbers import net_addresses, numeric_identifiers
 
 __all__ = ["Identifier", "IdentifierKind", "find_identifiers", "keyed_handle", "redact"]
 
@@ -57,13 +57,13 @@ def find_identifiers(text: str, language: str | None) -> list[Identifier]:
     ]
     # The rules of a language are built when a text first needs them.
     if view.ascii or _LATIN.search(view.text):
-        from medlive.deidentify.english import english_names
-        from medlive.deidentify.english_places import english_places
+        from .english import english_names
+        from .english_places import english_places
 
         candidates += english_names(view)
         candidates += english_places(view)
     if not view.ascii and _HAN.search(view.text):
-        from medlive.deidentify.chinese import chinese_names, chinese_places
+        from .chinese import chinese_names, chinese_places
 
         candidates += chinese_names(view)
         candidates += chinese_places(view)

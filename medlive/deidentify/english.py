@@ -6,7 +6,7 @@ A capital letter alone does not make a name, so that eponyms, drugs and genes st
 import re
 from functools import partial
 
-from medlive.deidentify.identifiers import (
+from .identifiers import (
     Candidates,
     View,
     one_of,

@@ -8,7 +8,7 @@ word that could make the place the patient's undoes it: in doubt a place goes.
 import re
 from functools import partial
 
-from medlive.deidentify.identifiers import (
+from .identifiers import (
     Candidates,
     View,
     alternatives,

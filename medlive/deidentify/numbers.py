@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from functools import lru_cache, partial
 
-from medlive.deidentify.identifiers import (
+from .identifiers import (
     Candidates,
     IdentifierKind,
     View,

@@ -24,9 +24,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from medlive import clock
-from medlive.demo.samples import SITES, SampleMessage, SampleThread, Site
 from medlive.guard.serving import serve_app
 from medlive.text.html import environment
+
+from .samples import SITES, SampleMessage, SampleThread, Site
 
 Row = TypeVar("Row")
 TOKEN = "demo-visitor"

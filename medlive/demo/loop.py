@@ -17,12 +17,6 @@ from medlive.db import embedded
 from medlive.db.curation.funnel import funnel
 from medlive.db.runs import record_evaluation
 from medlive.db.schema.migrate import upgrade
-from medlive.demo.communities import serve_communities
-from medlive.demo.samples import (
-    load_sample_threads,
-    sample_evidence_path,
-    sample_replies_path,
-)
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import make_bundle
@@ -49,6 +43,13 @@ from medlive.service.wiring import CURATION_ROLES
 from medlive.site.read import BUNDLES
 from medlive.snapshot.verify.steps import verify_snapshot
 from medlive.sources.registry import build_site
+
+from .communities import serve_communities
+from .samples import (
+    load_sample_threads,
+    sample_evidence_path,
+    sample_replies_path,
+)
 
 MARK = "demo-home"
 """The file that says that a home is the demo's."""

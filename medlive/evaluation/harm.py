@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
 from medlive.harm.model import HarmReading, JudgedHarm, Material
 from medlive.integrity.digest import digest_json, digest_text
 from medlive.integrity.log import values_of
+
+from .model import Answer, EvaluationCase, LogRow, gradable
 
 READINGS = "harm-readings.jsonl"
 HARM_CALLS = "harm.jsonl"

@@ -15,10 +15,6 @@ from pydantic import Field, StringConstraints
 
 from medlive.curation.tasks import Quote
 from medlive.errors import UsageError
-from medlive.evaluation.grading.questions import Question, read_findings
-from medlive.evaluation.harm import NOT_READ, READINGS, choose_readings, read_rows
-from medlive.evaluation.runs.folder import RunFolder
-from medlive.evaluation.scoring.graded import GradedRun
 from medlive.harm.read import same_statement
 from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import EngineIdentity
@@ -27,6 +23,11 @@ from medlive.rubric.model import Axis, Criterion
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import SnapshotCase
 from medlive.text.quotes import shows
+
+from .grading.questions import Question, read_findings
+from .harm import NOT_READ, READINGS, choose_readings, read_rows
+from .runs.folder import RunFolder
+from .scoring.graded import GradedRun
 
 ERRORS = "errors.jsonl"
 MOST_ERRORS = 2

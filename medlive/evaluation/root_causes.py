@@ -14,14 +14,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from medlive.evaluation.grading.questions import Question, Source, read_findings
-from medlive.evaluation.model import Answer
-from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.grader.reply import Words
 from medlive.llm.ask import Loose, ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.text.quotes import quoted
+
+from .grading.questions import Question, Source, read_findings
+from .model import Answer
+from .scoring.graded import GradedRun
+from .scoring.metrics import CaseScore, Metric
 
 AUDIT = "audit.jsonl"
 BOTTOM = 100

@@ -22,11 +22,15 @@ from medlive.errors import (
     IndexMissing,
     UsageError,
 )
-from medlive.evidence import lexical
-from medlive.evidence.corpora.model import Corpus, ReadLog
-from medlive.evidence.corpora.survey import Survey
-from medlive.evidence.files import room_for, whole_file
-from medlive.evidence.index import (
+from medlive.integrity.digest import digest_file
+from medlive.integrity.folder import sync
+from medlive.integrity.log import exclusive, writing
+
+from . import lexical
+from .corpora.model import Corpus, ReadLog
+from .corpora.survey import Survey
+from .files import room_for, whole_file
+from .index import (
     DATA,
     DENSE,
     LEXICAL,
@@ -36,8 +40,8 @@ from medlive.evidence.index import (
     open_index,
     read_index,
 )
-from medlive.evidence.lexical import LexicalIndex, index_passages
-from medlive.evidence.manifest import (
+from .lexical import LexicalIndex, index_passages
+from .manifest import (
     MANIFEST,
     CorpusEntry,
     DenseEntry,
@@ -46,14 +50,11 @@ from medlive.evidence.manifest import (
     index_digest,
     read_manifest,
 )
-from medlive.evidence.passage import Passage
-from medlive.evidence.plan import WORDS_ALONE, IndexPlan
-from medlive.evidence.retriever import DenseSide
-from medlive.evidence.store import PassageStore, store_passages
-from medlive.evidence.vectors import VectorStore, keys_of
-from medlive.integrity.digest import digest_file
-from medlive.integrity.folder import sync
-from medlive.integrity.log import exclusive, writing
+from .passage import Passage
+from .plan import WORDS_ALONE, IndexPlan
+from .retriever import DenseSide
+from .store import PassageStore, store_passages
+from .vectors import VectorStore, keys_of
 
 _BUILDING = "building-"
 _EVERY = 1000
@@ -232,7 +233,7 @@ def _build_side(
         The side; None where no passage is in the encoder's languages.
     """
     # It needs faiss, which an index of words does without.
-    from medlive.evidence import dense
+    from . import dense
 
     encoder, languages = plan.sides[number]
     store, folder = PassageStore(data), f"{DENSE}/{number}"
@@ -281,7 +282,7 @@ def _with_reranker(
     """Measure the planned reranker, where there is one."""
     if plan.reranker is None:
         return manifest
-    from medlive.evidence.dense import measure_reranker
+    from .dense import measure_reranker
 
     encoders = {encoder.identity.name: encoder for encoder, _ in plan.sides}
     retriever = open_index(out, encoders=encoders)

@@ -17,7 +17,6 @@ import httpx2
 from medlive import __version__
 from medlive.clock import parse_retry_after
 from medlive.errors import ConfigError, ServiceUnavailable
-from medlive.evidence.files import room_for
 from medlive.guard.bounds import LITERATURE_BYTES
 from medlive.guard.http import (
     RETRIED_STATUSES,
@@ -28,6 +27,8 @@ from medlive.guard.http import (
 from medlive.guard.printable import printable
 from medlive.guard.trust import is_loopback
 from medlive.integrity.paths import create_below, path_below
+
+from .files import room_for
 
 T = TypeVar("T")
 

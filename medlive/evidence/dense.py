@@ -24,19 +24,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import IndexCorrupt, MissingExtra
-from medlive.evidence.encoders.model import Reranker
-from medlive.evidence.files import whole_file
-from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.manifest import (
+
+from .encoders.model import Reranker
+from .files import whole_file
+from .lexical import LexicalIndex
+from .manifest import (
     DensePart,
     DenseRecall,
     RerankerEntry,
     SideWeight,
 )
-from medlive.evidence.passage import Passage, Query
-from medlive.evidence.retriever import DenseSide, IndexRetriever
-from medlive.evidence.store import PassageStore
-from medlive.evidence.vectors import Matrix, Ordinals, StoredVectors
+from .passage import Passage, Query
+from .retriever import DenseSide, IndexRetriever
+from .store import PassageStore
+from .vectors import Matrix, Ordinals, StoredVectors
 
 try:
     import faiss

@@ -10,19 +10,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 from medlive.errors import IndexCorrupt, IndexOutdated, UsageError
-from medlive.evidence import lexical
-from medlive.evidence.encoders.model import Encoder, Reranker
-from medlive.evidence.encoders.opening import open_encoder, open_reranker
-from medlive.evidence.encoders.table import EncoderSettings
-from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.manifest import (
+from medlive.integrity.digest import digest_file, digest_json
+from medlive.integrity.paths import UnsafePath, path_below
+
+from . import lexical
+from .encoders.model import Encoder, Reranker
+from .encoders.opening import open_encoder, open_reranker
+from .encoders.table import EncoderSettings
+from .lexical import LexicalIndex
+from .manifest import (
     MANIFEST,
     DenseEntry,
     IndexManifest,
     read_manifest,
 )
-from medlive.evidence.passage import IndexIdentity
-from medlive.evidence.retriever import (
+from .passage import IndexIdentity
+from .retriever import (
     DEPTH,
     JOINT,
     RRF_K,
@@ -30,16 +33,14 @@ from medlive.evidence.retriever import (
     IndexRetriever,
     RetrieverName,
 )
-from medlive.evidence.store import LINES, PassageStore
-from medlive.evidence.vectors import (
+from .store import LINES, PassageStore
+from .vectors import (
     Ordinals,
     VectorStore,
     folder_of,
     keys_digest,
     keys_of,
 )
-from medlive.integrity.digest import digest_file, digest_json
-from medlive.integrity.paths import UnsafePath, path_below
 
 T = TypeVar("T")
 
@@ -118,7 +119,7 @@ class IndexFolder:
 
     def open_side(self, entry: DenseEntry, encoder: Encoder) -> DenseSide:
         """Open an encoder's vectors. Raises IndexCorrupt."""
-        from medlive.evidence.dense import DenseIndex
+        from .dense import DenseIndex
 
         return DenseSide(
             encoder=encoder,

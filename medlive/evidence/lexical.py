@@ -27,11 +27,12 @@ from medlive.errors import (
     IndexCorrupt,
     MissingExtra,
 )
-from medlive.evidence.corpora.parsing.text import HAN, stop_words
-from medlive.evidence.passage import Passage
-from medlive.evidence.store import Order, PassageStore
 from medlive.integrity.digest import digest_json
 from medlive.text.lists import read_lists
+
+from .corpora.parsing.text import HAN, stop_words
+from .passage import Passage
+from .store import Order, PassageStore
 
 try:
     import rjieba

@@ -15,10 +15,11 @@ from medlive.errors import (
     IndexOutdated,
     first_fault,
 )
-from medlive.evidence.corpora.model import Fetched
-from medlive.evidence.encoders.model import EncoderIdentity
 from medlive.integrity.digest import digest_json
 from medlive.integrity.folder import TooLong, read_small
+
+from .corpora.model import Fetched
+from .encoders.model import EncoderIdentity
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 4

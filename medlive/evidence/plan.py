@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from medlive.errors import ConfigError, EvidenceUnavailable
-from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
-from medlive.evidence.encoders.model import Encoder, Reranker
-from medlive.evidence.encoders.opening import open_encoder, open_reranker
-from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
-from medlive.evidence.manifest import read_manifest
+
+from .encoders.folders import DOWNLOAD, find_problem
+from .encoders.model import Encoder, Reranker
+from .encoders.opening import open_encoder, open_reranker
+from .encoders.table import LANGUAGES, EncoderSettings
+from .manifest import read_manifest
 
 Routes = dict[str, tuple[str, ...]]
 """Encoder → the languages (ISO 639) whose phrases it reads."""

@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
-from medlive.evidence.corpora.parsing.text import language_of
-from medlive.evidence.encoders.model import Encoder, Reranker
-from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.passage import Hit, IndexIdentity, Place, Query, SideHit
-from medlive.evidence.store import Order, PassageStore
+from .corpora.parsing.text import language_of
+from .encoders.model import Encoder, Reranker
+from .lexical import LexicalIndex
+from .passage import Hit, IndexIdentity, Place, Query, SideHit
+from .store import Order, PassageStore
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from medlive.evidence.dense import DenseIndex
-    from medlive.evidence.vectors import Ordinals
+    from .dense import DenseIndex
+    from .vectors import Ordinals
 
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 

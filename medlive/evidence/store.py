@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import IndexCorrupt
-from medlive.evidence.passage import Passage
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.paths import open_plain
+
+from .passage import Passage
 
 LINES = "passages.jsonl"
 OFFSETS = "offsets.bin"

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, first_fault
-from medlive.evidence.encoders.model import Encoder, EncoderIdentity, Pairs
-from medlive.evidence.files import whole_file
-from medlive.evidence.passage import Passage
 from medlive.integrity.digest import digest_bytes, digest_file
 from medlive.integrity.folder import read_small
+
+from .encoders.model import Encoder, EncoderIdentity, Pairs
+from .files import whole_file
+from .passage import Passage
 
 Matrix = NDArray[np.float32]
 Ordinals = NDArray[np.int64]

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from medlive.errors import BadInput, require
-from medlive.filters.model import read_lines
 from medlive.guard.bounds import GIVEN_BYTES
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import read_bytes
 from medlive.text.normalise import normalise
+
+from .model import read_lines
 
 _CODE_COLUMNS = frozenset(read_lines("code_columns.txt"))
 _TERM_COLUMNS = frozenset(read_lines("term_columns.txt"))

@@ -11,18 +11,19 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 
 from medlive.deidentify.detect import find_identifiers
-from medlive.filters.codebooks import Codebook
-from medlive.filters.lexicon import unsafe_phrase
-from medlive.filters.model import (
+from medlive.integrity.digest import digest_json
+from medlive.text.normalise import Language, dominant_language
+from medlive.threads.model import Thread
+from medlive.threads.near_duplicates import Match
+
+from .codebooks import Codebook
+from .lexicon import unsafe_phrase
+from .model import (
     EvidenceValue,
     FilterReason,
     FilterSettings,
     FilterVerdict,
 )
-from medlive.integrity.digest import digest_json
-from medlive.text.normalise import Language, dominant_language
-from medlive.threads.model import Thread
-from medlive.threads.near_duplicates import Match
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from medlive.grader.reply import (
+from medlive.integrity.digest import digest_json
+from medlive.llm.ask import Unusable
+from medlive.llm.engine import EngineIdentity, Reply, Request
+from medlive.llm.prompts import load_prompt
+
+from .reply import (
     GradedCriterion,
     GradeReply,
     RubricGradeReply,
@@ -14,10 +19,6 @@ from medlive.grader.reply import (
     read_criterion,
     read_rubric,
 )
-from medlive.integrity.digest import digest_json
-from medlive.llm.ask import Unusable
-from medlive.llm.engine import EngineIdentity, Reply, Request
-from medlive.llm.prompts import load_prompt
 
 Criterion = TypeVar("Criterion", bound=GradedCriterion)
 _MOST_FAULTS = 4_000

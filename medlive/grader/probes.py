@@ -7,20 +7,21 @@ from collections.abc import Mapping, Sequence
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText
-from medlive.grader.judge import GradingCall, Judge, Mode
-from medlive.grader.reply import (
-    RubricGradeItem,
-    Verdict,
-    echo_of,
-    one_value,
-    read_grades,
-)
 from medlive.integrity.digest import digest_text
 from medlive.llm.ask import AtMost20, AtMost60, ReplyModel, Unusable
 from medlive.llm.engine import Reply, Request
 from medlive.llm.prompts import load_prompt
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import ProbeVerdict
+
+from .judge import GradingCall, Judge, Mode
+from .reply import (
+    RubricGradeItem,
+    Verdict,
+    echo_of,
+    one_value,
+    read_grades,
+)
 
 PACKAGE = "medlive.grader"
 

@@ -16,7 +16,8 @@ import httpcore2
 import httpx2
 
 from medlive.errors import ServiceUnavailable
-from medlive.guard.trust import read_address, tls_context
+
+from .trust import read_address, tls_context
 
 Addresses = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host and port that may be asked. Raises OSError, or what its caller expects of a refused one."""

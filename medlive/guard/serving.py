@@ -11,7 +11,8 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from medlive.errors import ServiceUnavailable
-from medlive.guard.bounds import HEADER_BYTES, REQUEST_SECONDS
+
+from .bounds import HEADER_BYTES, REQUEST_SECONDS
 
 
 class _Protocol(H11Protocol):

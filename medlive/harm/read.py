@@ -15,7 +15,13 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 from pydantic import StringConstraints
 
 from medlive.evidence.passage import Passage
-from medlive.harm.model import (
+from medlive.llm.ask import AtMost20, Loose, ReplyModel, Unusable, read_as, request_of
+from medlive.llm.engine import EngineIdentity, Reply, Request
+from medlive.llm.reading import without_thinking
+from medlive.llm.statements import fault_before, words_before
+from medlive.text.quotes import fault_of_quote, missing_piece
+
+from .model import (
     Check,
     HarmFinding,
     HarmKind,
@@ -26,11 +32,6 @@ from medlive.harm.model import (
     Ruling,
     Severity,
 )
-from medlive.llm.ask import AtMost20, Loose, ReplyModel, Unusable, read_as, request_of
-from medlive.llm.engine import EngineIdentity, Reply, Request
-from medlive.llm.reading import without_thinking
-from medlive.llm.statements import fault_before, words_before
-from medlive.text.quotes import fault_of_quote, missing_piece
 
 PACKAGE = "medlive.harm"
 """Where the prompts lie."""

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.home import models_file
-from medlive.instance.paths import encoder_settings, index_path
 from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.recorded import RecordedEngine, load_recording
 from medlive.llm.registry import Candidate, Price, Registry
+
+from .paths import encoder_settings, index_path
 
 if TYPE_CHECKING:
     from medlive.evidence.retriever import IndexRetriever

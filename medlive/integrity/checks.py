@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from medlive.guard.printable import printable
-from medlive.integrity.folder import SIGNATURE, SUMS, Finding
-from medlive.integrity.signing import (
+
+from .folder import SIGNATURE, SUMS, Finding
+from .signing import (
     BadKey,
     BadSignature,
     PublicKey,

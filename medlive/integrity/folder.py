@@ -22,7 +22,8 @@ from medlive.guard.bounds import (
     SNAPSHOT_LINE_BYTES,
 )
 from medlive.guard.printable import printable
-from medlive.integrity.paths import open_plain
+
+from .paths import open_plain
 
 SUMS = "SHA256SUMS"
 """The file with the digests of all others, in the format of sha256sum."""

@@ -18,9 +18,10 @@ from pydantic_core import from_json
 
 from medlive.errors import NO_SPACE, BadInput, DiskFull, MedliveError
 from medlive.guard.bounds import GIVEN_BYTES, LOG_LINE_BYTES, RUN_FILE_BYTES
-from medlive.integrity.digest import canonical_json
-from medlive.integrity.folder import open_given, read_given, read_small
-from medlive.integrity.paths import UnsafePath, create_below, open_plain
+
+from .digest import canonical_json
+from .folder import open_given, read_given, read_small
+from .paths import UnsafePath, create_below, open_plain
 
 T = TypeVar("T")
 _BUFFER = 256 * 1024

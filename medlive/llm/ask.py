@@ -23,9 +23,10 @@ from medlive.errors import (
     RequestRefused,
     first_fault,
 )
-from medlive.llm.budget import Budget, BudgetSpent
-from medlive.llm.circuit import circuit_of
-from medlive.llm.engine import (
+
+from .budget import Budget, BudgetSpent
+from .circuit import circuit_of
+from .engine import (
     UNNAMED,
     Engine,
     Finish,
@@ -34,9 +35,9 @@ from medlive.llm.engine import (
     Request,
     Usage,
 )
-from medlive.llm.prompts import prompt_beside
-from medlive.llm.reading import NoObject, is_refusal, read_object
-from medlive.llm.wire import strict_schema
+from .prompts import prompt_beside
+from .reading import NoObject, is_refusal, read_object
+from .wire import strict_schema
 
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)

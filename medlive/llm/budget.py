@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medlive.errors import CircuitOpen, EndpointUnavailable, MedliveError
-from medlive.llm.engine import Engine, Reply, Request, Usage
+
+from .engine import Engine, Reply, Request, Usage
 
 
 class BudgetSpent(MedliveError):

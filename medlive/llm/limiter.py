@@ -9,8 +9,8 @@ import asyncio
 import time
 from collections import deque
 
-from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_name
-from medlive.llm.wire import Ended, JsonMode
+from .circuit import Circuit, CircuitStore, circuit_key, circuit_name
+from .wire import Ended, JsonMode
 
 START = 16  # The limit at first, where more is allowed
 GROWTH = 3.0  # Added for each answer before the first cut, while somebody waits

@@ -22,8 +22,9 @@ from medlive.guard.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
 from medlive.guard.http import reply_client
 from medlive.guard.redaction import hide_known, hide_secrets, remember
 from medlive.integrity.digest import canonical_json
-from medlive.llm.budget import BudgetSpent, pay_again
-from medlive.llm.engine import (
+
+from .budget import BudgetSpent, pay_again
+from .engine import (
     RULES_MODEL,
     EngineIdentity,
     Finish,
@@ -32,10 +33,10 @@ from medlive.llm.engine import (
     Usage,
     endpoint_engine,
 )
-from medlive.llm.limiter import Limiters
-from medlive.llm.prompts import render
-from medlive.llm.registry import Price
-from medlive.llm.wire import (
+from .limiter import Limiters
+from .prompts import render
+from .registry import Price
+from .wire import (
     JSON_MODES,
     Ended,
     JsonMode,

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from medlive.llm.budget import BudgetSpent
+from .budget import BudgetSpent
 
 T = TypeVar("T")
 

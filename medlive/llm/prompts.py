@@ -15,9 +15,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from medlive.llm.engine import Prompt, Request
-from medlive.llm.reading import neutral
 from medlive.text.neutral import inert, neutralise
+
+from .engine import Prompt, Request
+from .reading import neutral
 
 TASK_LINE = "# Task: "
 """Begins the line of a prompt that names its task."""

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from medlive.guard.bounds import REPLY_CHARS
-from medlive.llm.planted import is_planted
 from medlive.text.neutral import neutralise
+
+from .planted import is_planted
 
 LONGEST_REFUSAL = 2000
 """Characters of the longest text that is taken for a refusal: models that refuse are brief."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from medlive.errors import BadInput
 from medlive.integrity.digest import digest_json
-from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request, Usage
+
+from .engine import Engine, EngineIdentity, Finish, Reply, Request, Usage
 
 _HEAD = ("model", "made_on", "how")
 

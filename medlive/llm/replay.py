@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from medlive.llm.budget import Budget
-from medlive.llm.circuit import circuit_of
-from medlive.llm.engine import Engine, Reply, ReplyStore, Request
+from .budget import Budget
+from .circuit import circuit_of
+from .engine import Engine, Reply, ReplyStore, Request
 
 CLOSING_S = 10.0
 

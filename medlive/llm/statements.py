@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from medlive.llm.reading import is_refusal, without_thinking
+from .reading import is_refusal, without_thinking
 
 _LOOKED_AT = 4_000
 """Characters before a verdict that are searched for another one."""

@@ -13,9 +13,10 @@ from medlive.clock import parse_retry_after
 from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
 from medlive.guard.bounds import REPLY_TOKENS
 from medlive.integrity.digest import canonical_json
-from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
-from medlive.llm.reading import split_thinking
-from medlive.llm.registry import Price
+
+from .engine import UNNAMED, Finish, Reply, Request, Usage
+from .reading import split_thinking
+from .registry import Price
 
 if TYPE_CHECKING:
     from openai import APIStatusError

@@ -36,7 +36,6 @@ from medlive.integrity.signing import (
     PublicKey,
     check_signature,
 )
-from medlive.publishing.reading import Read, open_source, read_below
 from medlive.snapshot.describe.feed import LATEST
 from medlive.snapshot.errata import (
     ERRATA,
@@ -50,6 +49,8 @@ from medlive.snapshot.locate import versions_in
 from medlive.snapshot.manifest import Ancestor, Manifest
 from medlive.snapshot.model import folder_name, week_end
 from medlive.snapshot.verify.steps import verify_snapshot
+
+from .reading import Read, open_source, read_below
 
 _LOCK = ".fetch.lock"
 

@@ -16,12 +16,13 @@ from medlive.errors import CheckFailed, ServiceUnavailable, UsageError, require
 from medlive.guard.trust import tls_context
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS
 from medlive.integrity.log import some
-from medlive.publishing.publish import (
+from medlive.snapshot.model import week_end
+
+from .publish import (
     PreparedRelease,
     Published,
     check_errata_kept,
 )
-from medlive.snapshot.model import week_end
 
 _MAIN = "main"
 _CONNECT_S = 15.0

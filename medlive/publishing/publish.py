@@ -15,8 +15,6 @@ from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.log import some
 from medlive.integrity.signing import PublicKey
-from medlive.publishing.s3 import S3Target
-from medlive.publishing.target import IMMUTABLE, FolderTarget, Item, page
 from medlive.snapshot.describe.feed import (
     FEED,
     INDEX,
@@ -38,6 +36,9 @@ from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import folder_name, version_of
 from medlive.snapshot.verify.steps import verify_snapshot
+
+from .s3 import S3Target
+from .target import IMMUTABLE, FolderTarget, Item, page
 
 Target = FolderTarget | S3Target
 """A place with named files: immutable ones are added, mutable ones replaced; `where` names it in messages.

@@ -11,7 +11,8 @@ from typing import Any
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError, require
 from medlive.guard.trust import authorities_file, has_own_authority
-from medlive.publishing.target import Item
+
+from .target import Item
 
 _ATTEMPTS = 5
 _CHECK = (

@@ -8,8 +8,9 @@ from typing import Any
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState
-from medlive.report.html import file_name, page, render, resource, utf8
-from medlive.report.model import Report, judged
+
+from .html import file_name, page, render, resource, utf8
+from .model import Report, judged
 
 LIST = "cases.html"
 MOST_WHOLE = 6

@@ -36,7 +36,8 @@ from medlive.evaluation.scoring.score import (
 )
 from medlive.integrity.log import read_bytes
 from medlive.llm.registry import EMPTY, Registry
-from medlive.report.html import render
+
+from .html import render
 
 Shape = TypeVar("Shape")
 

@@ -19,18 +19,19 @@ from medlive.evaluation.scoring.fresh import FreshScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some, writing
 from medlive.llm.registry import EMPTY, Registry
-from medlive.report.cases import LIST, case_list, entries, write_case_pages
-from medlive.report.html import (
+from medlive.statistics.bootstrap import Comparison, pairs_below
+from medlive.text.html import interval, percent
+
+from .cases import LIST, case_list, entries, write_case_pages
+from .html import (
     page,
     points,
     render,
     utf8,
 )
-from medlive.report.model import Report, analyse, read_json, unpublishable
-from medlive.report.sections import SECTIONS, others
-from medlive.report.tables import WRITERS
-from medlive.statistics.bootstrap import Comparison, pairs_below
-from medlive.text.html import interval, percent
+from .model import Report, analyse, read_json, unpublishable
+from .sections import SECTIONS, others
+from .tables import WRITERS
 
 
 def portfolio_page(portfolio: Portfolio) -> str:

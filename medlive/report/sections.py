@@ -21,9 +21,10 @@ from medlive.evaluation.scoring.estimates import (
 )
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases
 from medlive.evaluation.scoring.score import ModelScore
-from medlive.report.html import Section, f, missing, picture, render, soft
-from medlive.report.model import ONE_RUN, Report, unpublishable
-from medlive.report.tables import beside_rows
+
+from .html import Section, f, missing, picture, render, soft
+from .model import ONE_RUN, Report, unpublishable
+from .tables import beside_rows
 
 _NO_SCORE = (
     "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "

@@ -22,8 +22,9 @@ from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
-from medlive.report.html import utf8
 from medlive.statistics.bootstrap import Estimate, Standing
+
+from .html import utf8
 
 Row = dict[str, Any]
 """A row of a file."""

@@ -22,8 +22,9 @@ from medlive.curation.model import (
 from medlive.curation.tasks import Reason, Text
 from medlive.curation.validator import Library, judge_alignment, state_claims
 from medlive.llm.ask import AtMost6, AtMost20, EachItem, Loose, ReplyModel
-from medlive.rubric.lint import MOST_WRITTEN, lightest
-from medlive.rubric.model import (
+
+from .lint import MOST_WRITTEN, lightest
+from .model import (
     Axis,
     CompletedPoint,
     Completion,
@@ -33,13 +34,13 @@ from medlive.rubric.model import (
     Rubric,
     numbered,
 )
-from medlive.rubric.review import (
+from .review import (
     case_inputs,
     review_rubric,
     shown_asked,
     shown_omitted,
 )
-from medlive.rubric.write import Drafting, Written, omit
+from .write import Drafting, Written, omit
 
 MOST_ADDED = 6
 """Points that are added in one round."""

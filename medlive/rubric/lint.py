@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from medlive.rubric.model import (
+from medlive.text.normalise import fold
+from medlive.text.quantities import numbers_missing
+
+from .model import (
     LEAST_DECISIVE,
     Criterion,
     Origin,
 )
-from medlive.text.normalise import fold
-from medlive.text.quantities import numbers_missing
 
 MIN_CRITERIA = 2
 TRIVIAL = 1

@@ -21,9 +21,10 @@ from medlive.evidence.passage import Passage
 from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
-from medlive.rubric.completion import complete_rubric
-from medlive.rubric.lint import Finding
-from medlive.rubric.model import (
+
+from .completion import complete_rubric
+from .lint import Finding
+from .model import (
     Criterion,
     Difficulty,
     Origin,
@@ -31,8 +32,8 @@ from medlive.rubric.model import (
     Rubric,
     numbered,
 )
-from medlive.rubric.probe import write_probes
-from medlive.rubric.proof import (
+from .probe import write_probes
+from .proof import (
     MISTAKEN,
     Examination,
     GradedProbe,
@@ -42,8 +43,8 @@ from medlive.rubric.proof import (
     ProofFinding,
     examine,
 )
-from medlive.rubric.review import case_inputs
-from medlive.rubric.write import Drafting, omit
+from .review import case_inputs
+from .write import Drafting, omit
 
 MOST_PASSAGES = 8
 """Passages that the reviewer of a proof is shown."""

@@ -19,8 +19,9 @@ from medlive.llm.ask import ReplyModel
 from medlive.llm.engine import Prompt
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import is_refusal
-from medlive.rubric.proof import GOOD, NOTED, GradedProbe, Probe
 from medlive.text.normalise import fold
+
+from .proof import GOOD, NOTED, GradedProbe, Probe
 
 TASK = "rubric.probe"
 _ASSIGNMENT = re.compile(r"^## Assignment: (\w+)\n", re.MULTILINE)

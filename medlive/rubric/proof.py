@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from medlive.harm.model import HarmReading, safe_score
-from medlive.rubric.model import Criterion
+
+from .model import Criterion
 
 LEAST_LONG = Fraction(80, 100)
 """The long good answer scores at least this."""

@@ -10,8 +10,9 @@ from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs
 from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost20, AtMost40, ReplyModel
-from medlive.rubric.lint import Finding, Objection, suspicions
-from medlive.rubric.model import (
+
+from .lint import Finding, Objection, suspicions
+from .model import (
     LEAST_DECISIVE,
     AskedPart,
     Conflict,

@@ -12,12 +12,13 @@ from pydantic import Field, StringConstraints
 from medlive.curation.agent import Agent, AgentFailure, by_id, check_known, ids_of
 from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
-from medlive.rubric.lint import (
+
+from .lint import (
     Finding,
     find_faulty,
     lint,
 )
-from medlive.rubric.model import (
+from .model import (
     SPECIALTIES,
     UNKNOWN_SPECIALTY,
     AskedPart,
@@ -32,7 +33,7 @@ from medlive.rubric.model import (
     Theme,
     numbered,
 )
-from medlive.rubric.review import (
+from .review import (
     Remark,
     case_inputs,
     review_rubric,

@@ -23,7 +23,8 @@ from medlive.errors import (
 )
 from medlive.home import close_home
 from medlive.integrity.paths import PRIVATE_FOLDER
-from medlive.service.waiting import Liveness, rest
+
+from .waiting import Liveness, rest
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

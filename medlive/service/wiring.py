@@ -50,8 +50,9 @@ from medlive.llm.prompts import load_prompt
 from medlive.llm.recorded import Recording as Recording
 from medlive.llm.recorded import RecordingEngine
 from medlive.llm.replay import ReplayEngine
-from medlive.service.database import handle_key
-from medlive.service.week_budget import WeekSpent, read_spending, week_limits
+
+from .database import handle_key
+from .week_budget import WeekSpent, read_spending, week_limits
 
 if TYPE_CHECKING:
     from medlive.evidence.online.retriever import OnlineRetriever

@@ -12,9 +12,10 @@ from threading import Lock
 from medlive.errors import MedliveError, UsageError
 from medlive.integrity.log import writing
 from medlive.publishing.target import PUBLIC_FILE, PUBLIC_FOLDER
-from medlive.site.pages import site_files
-from medlive.site.read import Inputs, read_content
 from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA
+
+from .pages import site_files
+from .read import Inputs, read_content
 
 MARK = "assets/site.css"
 """The file by which a folder is known as a site, which a new one may replace."""

@@ -17,7 +17,11 @@ from medlive.evaluation.model import ADVICE, cluster_numbers
 from medlive.evaluation.scoring.metrics import Verdicts
 from medlive.harm.model import Severity
 from medlive.integrity.digest import canonical_json
-from medlive.site.model import (
+from medlive.snapshot.describe.feed import feed_xml
+from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.text.html import environment
+
+from .model import (
     HARD,
     BoardEntry,
     Content,
@@ -26,9 +30,6 @@ from medlive.site.model import (
     hard_weeks,
     shared_scales,
 )
-from medlive.snapshot.describe.feed import feed_xml
-from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
-from medlive.text.html import environment
 
 CODES = {
     False: 0,

@@ -32,7 +32,13 @@ from medlive.llm.registry import EMPTY, Registry
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.rubric.model import Origin
-from medlive.site.model import (
+from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger
+from medlive.snapshot.errata import ERRATA, Errata, load_errata
+from medlive.snapshot.load import Snapshot, open_snapshot
+from medlive.snapshot.manifest import headroom_of
+from medlive.snapshot.model import SnapshotCase, folder_name
+
+from .model import (
     HARD,
     WITHHELD,
     BoardEntry,
@@ -41,11 +47,6 @@ from medlive.site.model import (
     Week,
     load_hard,
 )
-from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger
-from medlive.snapshot.errata import ERRATA, Errata, load_errata
-from medlive.snapshot.load import Snapshot, open_snapshot
-from medlive.snapshot.manifest import headroom_of
-from medlive.snapshot.model import SnapshotCase, folder_name
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey

@@ -25,9 +25,10 @@ from medlive.integrity.checks import Faults
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import lines, read_small
 from medlive.integrity.paths import open_plain
-from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
-from medlive.snapshot.model import Shape, Table, line
-from medlive.snapshot.verify.text_checks import find_leak, texts_of
+
+from .manifest import Count, Digest, Hex, Manifest, Version
+from .model import Shape, Table, line
+from .verify.text_checks import find_leak, texts_of
 
 CASES = "data/cases.jsonl"
 CRITERIA = "data/criteria.jsonl"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medlive.integrity.folder import SUMS, sha256
-from medlive.snapshot.contents import (
+
+from .contents import (
     CHANGES,
     SECTIONS,
     CaseRows,
@@ -18,7 +19,7 @@ from medlive.snapshot.contents import (
     read_manifest,
     readable,
 )
-from medlive.snapshot.model import CRITERION_CONTENT, FIELDS, OPTIONAL
+from .model import CRITERION_CONTENT, FIELDS, OPTIONAL
 
 ChangeKind = Literal["added", "revised", "withdrawn"]
 """How a case changed since the parent: the sections of `changes.json`."""

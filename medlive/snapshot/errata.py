@@ -22,10 +22,11 @@ from medlive.guard.bounds import SMALL_FILE_BYTES
 from medlive.integrity.log import read_bytes, read_found, writing
 from medlive.integrity.paths import create_below
 from medlive.integrity.signing import BadSignature, PublicKey, check_signature
-from medlive.snapshot.manifest import Version, moment_text, optional, pretty_json
-from medlive.snapshot.model import CASE_ID
-from medlive.snapshot.model import WithdrawalKind as WithdrawalKind
-from medlive.snapshot.verify.text_checks import find_unstorable
+
+from .manifest import Version, moment_text, optional, pretty_json
+from .model import CASE_ID
+from .model import WithdrawalKind as WithdrawalKind
+from .verify.text_checks import find_unstorable
 
 ERRATA = "errata.json"
 """The file's name, beside the frozen folders and at the root of every place of publication."""

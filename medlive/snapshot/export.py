@@ -6,8 +6,9 @@ from pathlib import Path
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_file
 from medlive.integrity.log import writing
-from medlive.snapshot.load import Snapshot
-from medlive.snapshot.model import LIVEMEDBENCH_END, livemedbench_piece
+
+from .load import Snapshot
+from .model import LIVEMEDBENCH_END, livemedbench_piece
 
 
 def export_slice(snapshot: Snapshot, out: Path) -> str:

@@ -26,10 +26,11 @@ from medlive.integrity.folder import (
     sync,
 )
 from medlive.integrity.log import exclusive, some, writing
-from medlive.snapshot.contents import CASES, CHANGES, CRITERIA, SECTIONS, write_ledger
-from medlive.snapshot.describe import card, croissant, figures
-from medlive.snapshot.gates import row_hits
-from medlive.snapshot.manifest import (
+
+from .contents import CASES, CHANGES, CRITERIA, SECTIONS, write_ledger
+from .describe import card, croissant, figures
+from .gates import row_hits
+from .manifest import (
     FileEntry,
     Manifest,
     SnapshotMeta,
@@ -37,7 +38,7 @@ from medlive.snapshot.manifest import (
     pretty_json,
     warnings_of,
 )
-from medlive.snapshot.model import (
+from .model import (
     LIVEMEDBENCH_END,
     SnapshotCase,
     folder_name,
@@ -46,7 +47,7 @@ from medlive.snapshot.model import (
     stamped,
     trusted_comment,
 )
-from medlive.snapshot.parquet import parquet_writer
+from .parquet import parquet_writer
 
 Sign = Callable[[bytes, str], str]
 """`sign(data, trusted comment)`: a detached signature in minisign's format."""

@@ -23,8 +23,9 @@ from pathlib import Path
 
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.rubric.model import Axis, Origin, tier_of
-from medlive.snapshot.manifest import Provenance
-from medlive.snapshot.model import (
+
+from .manifest import Provenance
+from .model import (
     CASE_ID,
     ENUMERATIONS,
     PROOF_FIELDS,
@@ -32,7 +33,7 @@ from medlive.snapshot.model import (
     SnapshotCriterion,
     week_end,
 )
-from medlive.snapshot.verify.text_checks import (
+from .verify.text_checks import (
     as_read,
     find_contact,
     find_disguise,

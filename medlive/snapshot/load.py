@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 from medlive.errors import BadInput, CheckFailed, UsageError, require
 from medlive.integrity.folder import SUMS, sha256
 from medlive.integrity.signing import public_key_of
-from medlive.snapshot.contents import read_cases, read_manifest, readable
-from medlive.snapshot.locate import find_snapshot
-from medlive.snapshot.manifest import Manifest, unknown_note
-from medlive.snapshot.model import (
+
+from .contents import read_cases, read_manifest, readable
+from .locate import find_snapshot
+from .manifest import Manifest, unknown_note
+from .model import (
     TABLES,
     SnapshotCase,
     Table,
     case_from_rows,
     week_end,
 )
-from medlive.snapshot.verify.steps import verify_snapshot
+from .verify.steps import verify_snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +172,7 @@ class Snapshot:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from medlive.snapshot.parquet import schema
+        from .parquet import schema
 
         shape = self.manifest.shape
         absent = shape.absent(table)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from medlive.errors import BadInput
 from medlive.home import home_folder
-from medlive.snapshot.model import folder_name, version_of
+
+from .model import folder_name, version_of
 
 LATEST = "latest"
 

@@ -21,7 +21,8 @@ from pydantic import (
 
 from medlive.guard.printable import printable
 from medlive.integrity.log import some
-from medlive.snapshot.model import (
+
+from .model import (
     FORMAT_VERSION,
     OLDEST_FORMAT,
     PROOF_FIELDS,

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from medlive.errors import require
 from medlive.guard.child_environment import child_environment
 from medlive.integrity.folder import lines
-from medlive.snapshot.model import Column
+
+from .model import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa

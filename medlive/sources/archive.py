@@ -33,8 +33,9 @@ from medlive.errors import MedliveError
 from medlive.guard.bounds import RECORD_BYTES
 from medlive.integrity.folder import sync
 from medlive.integrity.paths import open_plain
-from medlive.sources.ledger import Place
-from medlive.sources.source import Fetched
+
+from .ledger import Place
+from .source import Fetched
 
 _COMPRESSION = 1
 """The gzip level. On real forum pages of 36 KB, one core: level 1 gives 9.5 KB at about 1,700 pages/s, level 6

@@ -14,8 +14,10 @@ from medlive.clock import now
 from medlive.errors import MedliveError, describe
 from medlive.guard.bounds import LIST_PAGES, THREAD_PAGES
 from medlive.integrity.digest import digest_json
-from medlive.sources.fetching.policy import FetchError
-from medlive.sources.ledger import (
+from medlive.threads.model import is_thread_id
+
+from .fetching.policy import FetchError
+from .ledger import (
     FetchedPage,
     HarvestedThread,
     HarvestEvent,
@@ -26,7 +28,7 @@ from medlive.sources.ledger import (
     Listed,
     SkipReason,
 )
-from medlive.sources.source import (
+from .source import (
     REFUSALS,
     Anonymiser,
     Fetched,
@@ -40,7 +42,6 @@ from medlive.sources.source import (
     SourceError,
     host_of,
 )
-from medlive.threads.model import is_thread_id
 
 P = ParamSpec("P")
 T = TypeVar("T")

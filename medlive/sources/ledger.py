@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from medlive.sources.source import Fetched, ListEntry, Page, PageRequest, ProblemKind
 from medlive.threads.model import Thread
+
+from .source import Fetched, ListEntry, Page, PageRequest, ProblemKind
 
 
 @dataclass(frozen=True, slots=True)

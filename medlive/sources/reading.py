@@ -12,8 +12,9 @@ from urllib.parse import parse_qsl, urlsplit
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from medlive.guard.bounds import PAGE_BYTES, PAGE_DEPTH
-from medlive.sources.source import LayoutError, ListEntry, Page, PageRequest, link
 from medlive.text.lists import read_lists
+
+from .source import LayoutError, ListEntry, Page, PageRequest, link
 
 _ELEMENTS = {
     use: frozenset(" ".join(lines).split())

@@ -7,11 +7,12 @@ from pydantic import ValidationError
 
 from medlive.errors import ConfigError, first_fault
 from medlive.plugins import load_plugins
-from medlive.sources.sites.dxy import Dxy
-from medlive.sources.sites.icliniq import Icliniq
-from medlive.sources.sites.medlive import Medlive
-from medlive.sources.sites.sdn import Sdn
-from medlive.sources.source import Site, SourceSettings
+
+from .sites.dxy import Dxy
+from .sites.icliniq import Icliniq
+from .sites.medlive import Medlive
+from .sites.sdn import Sdn
+from .source import Site, SourceSettings
 
 SITES: Mapping[str, type[Site]] = {
     site.name: site for site in (Icliniq, Sdn, Dxy, Medlive)

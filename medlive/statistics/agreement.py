@@ -6,7 +6,7 @@ counts gives every draw of a bootstrap.
 
 import numpy as np
 
-from medlive.statistics.intervals import Floats, Places, quotient
+from .intervals import Floats, Places, quotient
 
 
 def rater_sums(

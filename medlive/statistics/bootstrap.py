@@ -9,10 +9,10 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from medlive.statistics.intervals import Flags as Flags
-from medlive.statistics.intervals import Floats as Floats
-from medlive.statistics.intervals import Places as Places
-from medlive.statistics.intervals import (
+from .intervals import Flags as Flags
+from .intervals import Floats as Floats
+from .intervals import Places as Places
+from .intervals import (
     gap_bounds,
     known_means,
     mean_bounds,

@@ -10,9 +10,9 @@ from typing import Unpack
 
 import numpy as np
 
-from medlive.statistics.agreement import macro_f1_of_tables
-from medlive.statistics.bootstrap import Draws, Estimate, Floats, estimate
-from medlive.statistics.raters import LEAST_ITEMS, equal_and_ac1, mean_of
+from .agreement import macro_f1_of_tables
+from .bootstrap import Draws, Estimate, Floats, estimate
+from .raters import LEAST_ITEMS, equal_and_ac1, mean_of
 
 ASPECTS: Mapping[str, int] = {
     "narrative_and_query": 3,

@@ -11,7 +11,7 @@ from typing import Unpack
 
 import numpy as np
 
-from medlive.statistics.bootstrap import (
+from .bootstrap import (
     Flags,
     Floats,
     Places,
@@ -22,7 +22,7 @@ from medlive.statistics.bootstrap import (
     mean_estimate,
     over_draws,
 )
-from medlive.statistics.intervals import LEAST_CLUSTERS, gap_bounds, quotient
+from .intervals import LEAST_CLUSTERS, gap_bounds, quotient
 
 Sides = Places
 PRE = 0

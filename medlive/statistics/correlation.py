@@ -10,7 +10,7 @@ from typing import Literal, Unpack
 
 import numpy as np
 
-from medlive.statistics.bootstrap import (
+from .bootstrap import (
     Draws,
     Estimate,
     Floats,
@@ -18,7 +18,7 @@ from medlive.statistics.bootstrap import (
     over_draws,
     with_interval,
 )
-from medlive.statistics.intervals import incomplete_beta, quotient
+from .intervals import incomplete_beta, quotient
 
 LEAST = 3
 """Fewer points lie on a line anyway."""

@@ -5,8 +5,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from medlive.statistics.bootstrap import Floats, Places
-from medlive.statistics.intervals import quotient
+from .bootstrap import Floats, Places
+from .intervals import quotient
 
 LEAST_MODELS = 5
 """Models that must have a score on an item before its correlation is looked at."""

@@ -15,8 +15,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from medlive.statistics.bootstrap import Floats, Places
-from medlive.statistics.scale import Scale
+from .bootstrap import Floats, Places
+from .scale import Scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Unpack
 
 import numpy as np
 
-from medlive.statistics.agreement import (
+from .agreement import (
     ac1_of_sums,
     ac1_of_tables,
     equal_of_tables,
@@ -19,7 +19,7 @@ from medlive.statistics.agreement import (
     macro_f1_of_tables,
     rater_sums,
 )
-from medlive.statistics.bootstrap import (
+from .bootstrap import (
     Draws,
     Estimate,
     Floats,
@@ -27,7 +27,7 @@ from medlive.statistics.bootstrap import (
     estimate,
     ratio_of,
 )
-from medlive.statistics.intervals import quotient
+from .intervals import quotient
 
 MET = 0
 

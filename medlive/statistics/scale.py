@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from medlive.statistics.bootstrap import (
+from .bootstrap import (
     Comparison,
     Flags,
     Floats,
@@ -23,7 +23,7 @@ from medlive.statistics.bootstrap import (
     weight_chunks,
     with_holm,
 )
-from medlive.statistics.intervals import mean_bounds, quantile
+from .intervals import mean_bounds, quantile
 
 LEAST_COMMON = 5
 """Cases that two models must share to be linked directly."""

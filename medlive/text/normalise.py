@@ -8,8 +8,8 @@ import unicodedata
 from functools import lru_cache
 from typing import Literal
 
-from medlive.text.lists import read_words
-from medlive.text.neutral import LINE_END, join_surrogates, neutralise
+from .lists import read_words
+from .neutral import LINE_END, join_surrogates, neutralise
 
 Language = Literal["en", "zh", "other", "unknown"]
 

@@ -5,7 +5,7 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 
-from medlive.text.normalise import contains_quote, fold
+from .normalise import contains_quote, fold
 
 MOST_QUOTE = 4_000
 """Characters of a quote, as the schemas of replies have it; a log from elsewhere may hold longer ones."""

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from medlive.integrity.digest import digest_json, digest_text
 from medlive.text.normalise import fold
-from medlive.threads.model import Thread
+
+from .model import Thread
 
 _WORD = re.compile(rb"[a-z0-9]+(?:'[a-z]+)?")
 _HAN = re.compile(r"[\u3400-\u9fff]+")

@@ -11,7 +11,8 @@ from medlive.deidentify.detect import (
     redact_part,
 )
 from medlive.text.normalise import dominant_language, normalise
-from medlive.threads.model import Thread
+
+from .model import Thread
 
 LANGUAGES = ("en", "zh")
 """The languages of cases."""

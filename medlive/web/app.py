@@ -24,15 +24,16 @@ from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
 from medlive.guard.bounds import FORM_BYTES
 from medlive.guard.serving import serve_app
 from medlive.guard.trust import read_address
-from medlive.web import pages
-from medlive.web.accounts.access import session_cookie
-from medlive.web.accounts.room import ACCOUNTS
-from medlive.web.acts.room import ACTS
-from medlive.web.audit.room import AUDIT
-from medlive.web.downloads.room import DOWNLOADS
-from medlive.web.requests import check_requests
-from medlive.web.review.room import REVIEW
-from medlive.web.site import READ, Room, Site, SiteOf
+
+from . import pages
+from .accounts.access import session_cookie
+from .accounts.room import ACCOUNTS
+from .acts.room import ACTS
+from .audit.room import AUDIT
+from .downloads.room import DOWNLOADS
+from .requests import check_requests
+from .review.room import REVIEW
+from .site import READ, Room, Site, SiteOf
 
 ROOMS = (DOWNLOADS, AUDIT, REVIEW, ACTS, ACCOUNTS)
 """Every room; one is added by a line here."""

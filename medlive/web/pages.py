@@ -30,7 +30,8 @@ from medlive.integrity.digest import digest_bytes
 from medlive.publishing.target import IMMUTABLE, media_type
 from medlive.rubric.model import unproved_words
 from medlive.text.html import environment
-from medlive.web.site import READ, Section
+
+from .site import READ, Section
 
 router = APIRouter()
 

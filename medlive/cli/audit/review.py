@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import ValidationError
 from typer import Argument, Option
 
-from medlive.cli.audit.thread import describe_thread
 from medlive.cli.options import (
     ByOption,
     DecisionOption,
@@ -44,6 +43,8 @@ from medlive.service.curation.editing import (
 )
 from medlive.service.curation.inspect import inspect_case
 from medlive.service.wiring import open_pipeline
+
+from .thread import describe_thread
 
 CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
 _DISPUTE = (

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from medlive.cli.audit.case import Listed, list_rows
 from medlive.cli.options import (
     ByOption,
     DecisionOption,
@@ -29,6 +28,8 @@ from medlive.db.audit.tables import THREADS
 from medlive.rubric.model import unproved_words
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 from medlive.service.harvest.takedown import TakedownResult, allow_return, take_down
+
+from .case import Listed, list_rows
 
 Row = Mapping[str, Any]
 """A part of what `inspect_thread` returns: JSON values."""

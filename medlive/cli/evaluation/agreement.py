@@ -7,7 +7,13 @@ from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.evaluation.options import (
+from medlive.cli.output import Grid, Result, fields_of, table_of
+from medlive.evaluation.agreement.judges import compare_judges
+from medlive.evaluation.agreement.meta import meta_run
+from medlive.evaluation.scoring.refusals import marked
+from medlive.statistics.raters import Reliability
+
+from .options import (
     AllowOption,
     DrawsOption,
     JudgeOption,
@@ -15,11 +21,6 @@ from medlive.cli.evaluation.options import (
     RunsArgument,
     SeedOption,
 )
-from medlive.cli.output import Grid, Result, fields_of, table_of
-from medlive.evaluation.agreement.judges import compare_judges
-from medlive.evaluation.agreement.meta import meta_run
-from medlive.evaluation.scoring.refusals import marked
-from medlive.statistics.raters import Reliability
 
 JudgesOption = Annotated[
     list[str] | None,

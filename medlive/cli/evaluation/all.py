@@ -9,25 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from medlive.api import open_registry
-from medlive.cli.evaluation.grade import grade_answers, plan_stages
-from medlive.cli.evaluation.options import (
-    AllowOption,
-    CasesOption,
-    ErrataFileOption,
-    ErrataOption,
-    Grading,
-    HarmOption,
-    MetricOption,
-    ModeOption,
-    PriceOption,
-    Scoring,
-    UnpinnedOption,
-    plan_or_ask,
-    plans_result,
-    sum_plans,
-)
-from medlive.cli.evaluation.run import Asking, answers_result
-from medlive.cli.evaluation.tables import describe_scores, find_unscored, scored
 from medlive.cli.options import PublicKeyOption, confirm
 from medlive.cli.output import Result, say, show_result, wait_for
 from medlive.errors import CheckFailed, MedliveError, UsageError
@@ -43,6 +24,26 @@ from medlive.llm.engine import Engine
 from medlive.llm.registry import Price
 from medlive.report.render import write_report
 from medlive.report.tables import scores_json
+
+from .grade import grade_answers, plan_stages
+from .options import (
+    AllowOption,
+    CasesOption,
+    ErrataFileOption,
+    ErrataOption,
+    Grading,
+    HarmOption,
+    MetricOption,
+    ModeOption,
+    PriceOption,
+    Scoring,
+    UnpinnedOption,
+    plan_or_ask,
+    plans_result,
+    sum_plans,
+)
+from .run import Asking, answers_result
+from .tables import describe_scores, find_unscored, scored
 
 Stage = tuple[str, Callable[[], Result], int | None]
 """A stage's name, its work, and how many calls it takes; None: it makes none."""

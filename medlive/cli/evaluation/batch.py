@@ -6,15 +6,6 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from medlive.cli.evaluation.options import (
-    Calls,
-    Grading,
-    ModeOption,
-    ParametersOption,
-    RunArgument,
-    UnpinnedOption,
-    reason_notes,
-)
 from medlive.cli.output import (
     Result,
     failed,
@@ -27,6 +18,16 @@ from medlive.errors import UsageError
 from medlive.evaluation.grading.batch import BatchWritten, read_batch, write_batch
 from medlive.grader.judge import Mode
 from medlive.instance.loading import read_settings
+
+from .options import (
+    Calls,
+    Grading,
+    ModeOption,
+    ParametersOption,
+    RunArgument,
+    UnpinnedOption,
+    reason_notes,
+)
 
 _NOTES = 20
 _COUNTS = ("met", "not_met", "ungraded", "stale", "unread", "missing", "open")

@@ -6,18 +6,6 @@ from pathlib import Path
 
 import typer
 
-from medlive.cli.evaluation.options import (
-    AllowOption,
-    DrawsOption,
-    ErrataFileOption,
-    ErrataOption,
-    JudgeOption,
-    MetricOption,
-    RunArgument,
-    SeedOption,
-    load_runs,
-)
-from medlive.cli.evaluation.tables import describe_scores
 from medlive.cli.options import PublicKeysOption, SnapshotOption
 from medlive.cli.output import (
     Grid,
@@ -43,6 +31,19 @@ from medlive.instance.loading import read_settings
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.signing import load_signing_key
 from medlive.report.tables import scores_json
+
+from .options import (
+    AllowOption,
+    DrawsOption,
+    ErrataFileOption,
+    ErrataOption,
+    JudgeOption,
+    MetricOption,
+    RunArgument,
+    SeedOption,
+    load_runs,
+)
+from .tables import describe_scores
 
 UNPROVEN = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""

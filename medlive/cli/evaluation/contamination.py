@@ -3,14 +3,6 @@
 from collections.abc import Sequence
 
 from medlive import api
-from medlive.cli.evaluation.options import Scoring
-from medlive.cli.evaluation.tables import (
-    percent,
-    points,
-    points_between,
-    rests_on,
-    scored,
-)
 from medlive.cli.output import Grid, Result, Shown, dimmed
 from medlive.evaluation.scoring.contamination import (
     BookArm,
@@ -25,6 +17,15 @@ from medlive.report.tables import (
     contamination_json,
 )
 from medlive.statistics.contamination import Drop, Effect
+
+from .options import Scoring
+from .tables import (
+    percent,
+    points,
+    points_between,
+    rests_on,
+    scored,
+)
 
 
 def contamination(

@@ -8,19 +8,6 @@ from typing import Annotated, Any
 from typer import Option
 
 from medlive.api import load_run, score
-from medlive.cli.evaluation.options import (
-    Grading,
-    HarmOption,
-    ModeOption,
-    RunArgument,
-    RunsArgument,
-    find_incomplete,
-    plan_or_ask,
-    plan_or_ask_questions,
-    plan_result,
-    plans_result,
-    reason_notes,
-)
 from medlive.cli.output import Result, fields_of, progress, say, table_of
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.plan import Plan
@@ -38,6 +25,20 @@ from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.grader.judge import Judge, Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
+
+from .options import (
+    Grading,
+    HarmOption,
+    ModeOption,
+    RunArgument,
+    RunsArgument,
+    find_incomplete,
+    plan_or_ask,
+    plan_or_ask_questions,
+    plan_result,
+    plans_result,
+    reason_notes,
+)
 
 
 def grade(

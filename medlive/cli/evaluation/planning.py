@@ -8,19 +8,20 @@ from typing import Annotated
 from typer import Argument, Option
 
 from medlive import api
-from medlive.cli.evaluation.options import (
-    AllowOption,
-    GradedRuns,
-    JudgeOption,
-    check_runs,
-    load_runs,
-)
 from medlive.cli.output import Result, table_of
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import cost_per_case
 from medlive.evaluation.scoring.ability import plan_link
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.statistics.planning import Spread
+
+from .options import (
+    AllowOption,
+    GradedRuns,
+    JudgeOption,
+    check_runs,
+    load_runs,
+)
 
 
 def power(

@@ -8,18 +8,6 @@ from typing import Annotated
 from typer import Option
 
 from medlive.api import UNASKED
-from medlive.cli.evaluation.options import (
-    CasesOption,
-    GradedRuns,
-    Grading,
-    SeedOption,
-    find_incomplete,
-    plan_or_ask_questions,
-    plan_result,
-    plans_result,
-    reason_notes,
-)
-from medlive.cli.evaluation.run import load_set
 from medlive.cli.output import Grid, Result, Shown, fields_of, new_file
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
@@ -44,6 +32,19 @@ from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import Budget
 from medlive.report.html import utf8
 from medlive.report.tables import write_whole
+
+from .options import (
+    CasesOption,
+    GradedRuns,
+    Grading,
+    SeedOption,
+    find_incomplete,
+    plan_or_ask_questions,
+    plan_result,
+    plans_result,
+    reason_notes,
+)
+from .run import load_set
 
 _WRITTEN = (
     "case_id",

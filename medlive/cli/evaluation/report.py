@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from medlive import api
-from medlive.cli.evaluation.options import Scoring
-from medlive.cli.evaluation.tables import scored
 from medlive.cli.output import echo
 from medlive.report.model import read_meta
 from medlive.report.render import read_portfolio, write_report
+
+from .options import Scoring
+from .tables import scored
 
 
 def report(

@@ -5,18 +5,6 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from medlive.cli.evaluation.options import (
-    Calls,
-    GradedRuns,
-    Grading,
-    UnpinnedOption,
-    Works,
-    find_incomplete,
-    plan_or_ask_questions,
-    plans_result,
-    reason_notes,
-)
-from medlive.cli.evaluation.tables import percent, rests_on
 from medlive.cli.output import (
     Grid,
     Result,
@@ -34,6 +22,19 @@ from medlive.evaluation.root_causes import (
 )
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
+
+from .options import (
+    Calls,
+    GradedRuns,
+    Grading,
+    UnpinnedOption,
+    Works,
+    find_incomplete,
+    plan_or_ask_questions,
+    plans_result,
+    reason_notes,
+)
+from .tables import percent, rests_on
 
 
 def audit(

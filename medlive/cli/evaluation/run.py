@@ -10,16 +10,6 @@ from typing import Annotated, Any, Literal
 from typer import Option
 
 from medlive.api import load_run, model_use
-from medlive.cli.evaluation.options import (
-    Calls,
-    CasesOption,
-    JudgeOption,
-    ModeOption,
-    ParametersOption,
-    RunArgument,
-    find_incomplete,
-    plan_result,
-)
 from medlive.cli.options import (
     CaseFilter,
     OptionalCount,
@@ -70,6 +60,17 @@ from medlive.instance.opening import (
 )
 from medlive.instance.paths import snapshot_folder
 from medlive.llm.budget import Budget
+
+from .options import (
+    Calls,
+    CasesOption,
+    JudgeOption,
+    ModeOption,
+    ParametersOption,
+    RunArgument,
+    find_incomplete,
+    plan_result,
+)
 
 _MOST_NOTES = 40
 

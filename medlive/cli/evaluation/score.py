@@ -4,9 +4,10 @@ from functools import partial
 
 from rich.text import Text
 
-from medlive.cli.evaluation.options import Scoring
 from medlive.cli.output import Result
 from medlive.errors import UsageError
+
+from .options import Scoring
 
 
 def score(
@@ -26,15 +27,16 @@ def score(
             cutoff or errors-by-axis.
     """
     # Its help needs neither numpy nor what is scored.
-    from medlive.cli.evaluation.tables import (
+    from medlive.evaluation.scoring.estimates import KINDS
+    from medlive.report.tables import WRITERS, scores_json
+
+    from .tables import (
         ERRORS,
         describe_scores,
         describe_slice,
         find_unscored,
         scored,
     )
-    from medlive.evaluation.scoring.estimates import KINDS
-    from medlive.report.tables import WRITERS, scores_json
 
     kind = slice_ and slice_.replace("-", " ").replace("_", " ")
     if kind and kind not in (*KINDS, ERRORS):

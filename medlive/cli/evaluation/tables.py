@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 
 from medlive import api
-from medlive.cli.evaluation.options import Scoring
 from medlive.cli.output import (
     Grid,
     Shown,
@@ -27,6 +26,8 @@ from medlive.integrity.log import some
 from medlive.report.html import format_p
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.intervals import TOO_FEW
+
+from .options import Scoring
 
 ERRORS = "errors by axis"
 

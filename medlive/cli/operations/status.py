@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 from typer import Context, Option
 
-from medlive.cli.operations.schedule import steps_table
 from medlive.cli.options import ByOption
 from medlive.cli.output import Grid, Result, failed, table_of, with_instance
 from medlive.errors import UsageError
 from medlive.service.watch.status import acknowledge, read_problems, read_status
+
+from .schedule import steps_table
 
 Row = dict[str, Any]
 """What the service says of a problem or of everything, by name."""

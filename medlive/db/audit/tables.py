@@ -7,7 +7,6 @@ from sqlalchemy import ARRAY, Text, case, cast, exists, func, literal_column, se
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import Listing, contains
 from medlive.db.tables.decisions import (
     AgentCallRow,
     ClaimEvidenceRow,
@@ -25,6 +24,8 @@ from medlive.db.tables.intake import (
 from medlive.db.tables.release import CaseRevisionRow, CaseRow
 from medlive.db.tables.work import ThreadStandingRow
 from medlive.guard.bounds import TITLE_CHARS_SHOWN
+
+from .listing import Listing, contains
 
 _S = ThreadStandingRow
 FACETS = (

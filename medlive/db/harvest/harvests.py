@@ -8,7 +8,6 @@ from typing import Any
 from psycopg.types.json import Json
 
 from medlive.db.audit_log import record
-from medlive.db.harvest.frontier import unsettle
 from medlive.db.mapping import Record, read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.intake import (
@@ -23,6 +22,8 @@ from medlive.sources.drift import Compared, Measure
 from medlive.sources.fetching.policy import Robots
 from medlive.sources.ledger import Listed, ListState
 from medlive.sources.source import PageRequest
+
+from .frontier import unsettle
 
 _ADD_COUNTS = """
     UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from psycopg.types.json import Json
 
-from medlive.db.release.withdrawals import lost_since, reasons_for, redacted_since
 from medlive.db.session import Session
 from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import Gate, GateHit
+
+from .withdrawals import lost_since, reasons_for, redacted_since
 
 _JUDGED = """
     SELECT c.id AS case_id, c.status, c.status_reason, before.held_since, before.salt, before.commitment,

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from medlive.db.mapping import int_array
-from medlive.db.release.snapshots import load_fixed
 from medlive.db.session import Session
 from medlive.snapshot.manifest import Partial
+
+from .snapshots import load_fixed
 
 NOT_BEGUN = "not begun"
 NOT_QUEUED = "not queued"

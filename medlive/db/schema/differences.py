@@ -4,15 +4,16 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from medlive.db.schema.migrate import (
+from medlive.db.tables import Base
+
+from .migrate import (
     connect,
     head,
     queue_head,
     read_queue_revision,
     read_revision,
 )
-from medlive.db.schema.rights import IMMUTABLE
-from medlive.db.tables import Base
+from .rights import IMMUTABLE
 
 _OF_SNAPSHOTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
 _TRIGGERS = {

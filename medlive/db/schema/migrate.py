@@ -16,19 +16,20 @@ from typing import NamedTuple
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
-from medlive.db.schema.rights import (
-    WEB,
-    WORKER,
-    close_database,
-    renew_rights,
-    replace_rights,
-)
 from medlive.db.session import CONNECT_ARGUMENTS, connection_url, translated_errors
 from medlive.errors import (
     ConfigError,
     DatabaseForbidden,
     DatabaseUnavailable,
     SchemaUnsuitable,
+)
+
+from .rights import (
+    WEB,
+    WORKER,
+    close_database,
+    renew_rights,
+    replace_rights,
 )
 
 _LOCK = {"key": 0x6D65646C}  # "medl"

@@ -1,6 +1,6 @@
 """The tables, one class each; `Base.metadata` is the schema that migrations must arrive at."""
 
-from medlive.db.tables import (  # noqa: F401  (each makes its tables known)
+from . import (  # noqa: F401  (each makes its tables known)
     accounts,
     decisions,
     examinations,
@@ -9,6 +9,6 @@ from medlive.db.tables import (  # noqa: F401  (each makes its tables known)
     release,
     work,
 )
-from medlive.db.tables.base import Base
+from .base import Base
 
 __all__ = ["Base"]

@@ -5,7 +5,7 @@ from enum import StrEnum
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import (
+from .base import (
     Base,
     Digest,
     checks,

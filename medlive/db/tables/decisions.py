@@ -25,7 +25,10 @@ from medlive.curation.model import (
     Side,
     Stage,
 )
-from medlive.db.tables.base import (
+from medlive.llm.ask import CallOutcome
+from medlive.llm.engine import Finish
+
+from .base import (
     Base,
     Digest,
     checks,
@@ -49,8 +52,6 @@ from medlive.db.tables.base import (
     text_column,
     text_key,
 )
-from medlive.llm.ask import CallOutcome
-from medlive.llm.engine import Finish
 
 
 class FilterResultRow(Base):

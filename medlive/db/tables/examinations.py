@@ -4,7 +4,9 @@ from sqlalchemy import ForeignKey, SmallInteger
 from sqlalchemy.orm import Mapped
 
 from medlive.curation.model import Answer, Origin, Reason
-from medlive.db.tables.base import (
+from medlive.rubric.proof import Probe
+
+from .base import (
     Base,
     checks,
     column,
@@ -19,8 +21,7 @@ from medlive.db.tables.base import (
     refers_to,
     text_column,
 )
-from medlive.db.tables.decisions import CURATION, curation_key
-from medlive.rubric.proof import Probe
+from .decisions import CURATION, curation_key
 
 
 class SecondReadingRow(Base):

@@ -12,7 +12,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, composite
 
-from medlive.db.tables.base import (
+from medlive.sources.fetching.policy import RobotsState
+from medlive.sources.ledger import Place
+
+from .base import (
     WEEK_FORM,
     Base,
     Digest,
@@ -36,8 +39,6 @@ from medlive.db.tables.base import (
     text_column,
     text_key,
 )
-from medlive.sources.fetching.policy import RobotsState
-from medlive.sources.ledger import Place
 
 SourceKind = Literal["site", "file"]
 """How threads of a source reach us."""

@@ -14,7 +14,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped
 
 from medlive.db.mapping import as_dict
-from medlive.db.tables.base import (
+from medlive.integrity.digest import digest_json, digest_text
+
+from .base import (
     Base,
     Digest,
     checks,
@@ -33,7 +35,6 @@ from medlive.db.tables.base import (
     text_column,
     text_key,
 )
-from medlive.integrity.digest import digest_json, digest_text
 
 
 class Act(StrEnum):

@@ -11,7 +11,18 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import (
+from medlive.rubric.model import (
+    SPECIALTIES,
+    UNKNOWN_SPECIALTY,
+    Axis,
+    Difficulty,
+    Origin,
+    Register,
+    Theme,
+)
+from medlive.snapshot.model import WithdrawalKind
+
+from .base import (
     WEEK_FORM,
     Base,
     Digest,
@@ -38,17 +49,7 @@ from medlive.db.tables.base import (
     text_column,
     text_key,
 )
-from medlive.db.tables.intake import RUN_ENDS, RunOutcome
-from medlive.rubric.model import (
-    SPECIALTIES,
-    UNKNOWN_SPECIALTY,
-    Axis,
-    Difficulty,
-    Origin,
-    Register,
-    Theme,
-)
-from medlive.snapshot.model import WithdrawalKind
+from .intake import RUN_ENDS, RunOutcome
 
 
 class CaseStatus(StrEnum):

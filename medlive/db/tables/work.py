@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import (
+from .base import (
     WEEK_FORM,
     Base,
     Digest,

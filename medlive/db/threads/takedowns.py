@@ -20,9 +20,10 @@ from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.session import Session
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.tables.people import Act
-from medlive.db.threads.bands import take_turn
 from medlive.errors import CheckFailed
 from medlive.threads.model import Thread
+
+from .bands import take_turn
 
 TAKEN_DOWN = "taken_down"
 """Why a thread is passed over, and a case kept out."""

@@ -13,7 +13,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.humans import items_of
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.runs.folder import GRADES, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
@@ -29,6 +28,8 @@ from medlive.statistics.bootstrap import (
 )
 from medlive.statistics.correlation import LEAST, kendall, spearman
 from medlive.statistics.raters import Codes, agree, code_of
+
+from .humans import items_of
 
 _TOPS = (1, 3, 5)
 Gradings = Mapping[str, Mapping[str, GradedRun]]

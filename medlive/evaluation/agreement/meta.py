@@ -12,7 +12,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import HumanRatings, items_of, read_humans
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.grade import REPEATS, later_grades
@@ -34,6 +33,8 @@ from medlive.statistics.raters import (
     mean_of,
     reliability,
 )
+
+from .humans import HumanRatings, items_of, read_humans
 
 DRAWS = 1000
 Rounds = Mapping[Place, tuple[bool | None, ...]]

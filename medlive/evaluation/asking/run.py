@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from medlive.errors import EndpointUnavailable, UsageError
-from medlive.evaluation.asking.open_book import OpenBook
-from medlive.evaluation.asking.plan import Plan, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.model import (
     Answer,
@@ -44,6 +42,9 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import Reply, Usage
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.registry import Price
+
+from .open_book import OpenBook
+from .plan import Plan, plan_calls
 
 _ASKED_AGAIN = (AnswerState.FAILED, AnswerState.EMPTY)
 _REASONS = 3

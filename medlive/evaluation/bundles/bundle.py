@@ -16,16 +16,6 @@ from pydantic import Field
 
 from medlive.build import code_version
 from medlive.errors import UsageError
-from medlive.evaluation.bundles.files import (
-    BUNDLE,
-    RUN,
-    SCORES,
-    checksums,
-    encode_document,
-    encode_figures,
-    encode_rows,
-    trusted_comment,
-)
 from medlive.evaluation.harm import READINGS, UNCHECKED, HarmRow, RunHarm
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import (
@@ -51,6 +41,17 @@ from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import SecretKey, sign
 from medlive.snapshot.model import canary_of
+
+from .files import (
+    BUNDLE,
+    RUN,
+    SCORES,
+    checksums,
+    encode_document,
+    encode_figures,
+    encode_rows,
+    trusted_comment,
+)
 
 UNTRUSTED_COMMENT = "signature of a medlive bundle"
 MOST_DRAWS = 10_000

@@ -4,14 +4,15 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from medlive.evaluation.bundles.bundle import errata_of
-from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.scoring.errata import RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable, headline, score_runs
 from medlive.llm.registry import EMPTY, Registry
+
+from .bundle import errata_of
+from .verify import BundleReport
 
 MOST_UNSCORED = 0.05
 """The highest share of cases without a score: leaving out bad cases would raise a mean."""

@@ -12,32 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from medlive.build import code_version
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, first_fault
-from medlive.evaluation.bundles.bundle import (
-    UNTRUSTED_COMMENT,
-    BundleInfo,
-    Logs,
-    bundle_scores,
-    bundled_rows,
-    bundled_run,
-    canary_of_cases,
-    public_info,
-    public_rows,
-    run_files,
-)
-from medlive.evaluation.bundles.files import (
-    ALWAYS,
-    BUNDLE,
-    RUN,
-    SCORES,
-    Shape,
-    checksums,
-    encode_document,
-    encode_figures,
-    parse_document,
-    parse_rows,
-    trusted_comment,
-)
-from medlive.evaluation.bundles.verdicts import check_readings, check_verdicts
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.harm import READINGS, HarmRow
@@ -77,6 +51,33 @@ from medlive.llm.engine import RULES_MODEL, endpoint_engine
 from medlive.llm.prompts import load_prompt
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
+
+from .bundle import (
+    UNTRUSTED_COMMENT,
+    BundleInfo,
+    Logs,
+    bundle_scores,
+    bundled_rows,
+    bundled_run,
+    canary_of_cases,
+    public_info,
+    public_rows,
+    run_files,
+)
+from .files import (
+    ALWAYS,
+    BUNDLE,
+    RUN,
+    SCORES,
+    Shape,
+    checksums,
+    encode_document,
+    encode_figures,
+    parse_document,
+    parse_rows,
+    trusted_comment,
+)
+from .verdicts import check_readings, check_verdicts
 
 _SELECTION = TypeAdapter(Selection)
 _SOURCE = ("origin", "name", "digest", "publishable")

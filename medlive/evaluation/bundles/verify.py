@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medlive.errors import UsageError
-from medlive.evaluation.bundles.bundle import BundleInfo, bundled_rows, run_files
-from medlive.evaluation.bundles.files import read_bundle
-from medlive.evaluation.bundles.steps import STEPS, Verification
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
 from medlive.evaluation.runs.templates import EVIDENCE
@@ -18,6 +15,10 @@ from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS
 from medlive.integrity.log import lines_of, writing
 from medlive.integrity.signing import PublicKey
+
+from .bundle import BundleInfo, bundled_rows, run_files
+from .files import read_bundle
+from .steps import STEPS, Verification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

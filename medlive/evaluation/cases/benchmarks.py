@@ -19,7 +19,6 @@ from pydantic import (
 )
 
 from medlive.errors import BadInput, first_fault
-from medlive.evaluation.cases.livemedbench import HAN, month_of
 from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
@@ -30,6 +29,8 @@ from medlive.evaluation.model import (
 from medlive.evaluation.tables import Rows, csv_rows, decode_text, read_table
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
+
+from .livemedbench import HAN, month_of
 
 Place = tuple[str, str]
 """(case id, criterion id)."""

@@ -7,13 +7,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmark
-from medlive.evaluation.cases.selection import IN_PYTHON
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.threads.model import Thread
+
+from .benchmarks import Format, format_of, read_benchmark
+from .selection import IN_PYTHON
 
 
 def load_cases(

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from medlive.errors import BadInput
-from medlive.evaluation.grading.grade import Record, Work, make_grades, open_work
 from medlive.evaluation.model import gradable, grade_keys, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, write_whole
 from medlive.grader.judge import Judge, Mode
@@ -26,6 +25,8 @@ from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.registry import Price
 from medlive.llm.wire import Trouble, completion, priced
+
+from .grade import Record, Work, make_grades, open_work
 
 BATCHES = "batches.jsonl"
 _URL = "/v1/chat/completions"

@@ -10,13 +10,14 @@ from pathlib import Path
 from pydantic import Field
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.questions import Question, Source, read_findings
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.statements import words_before
+
+from .questions import Question, Source, read_findings
 
 DIRECT = "direct.jsonl"
 _SCORED = re.compile(r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE)

@@ -16,15 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.grading.grade import planned_answers
-from medlive.evaluation.grading.questions import (
-    JudgeReplies,
-    Question,
-    QuestionsAsked,
-    ask_questions,
-    plan_questions,
-    read_findings,
-)
 from medlive.evaluation.harm import (
     HARM_CALLS,
     READINGS,
@@ -57,6 +48,16 @@ from medlive.integrity.digest import digest_json
 from medlive.integrity.log import lines_of, writing
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Usage
 from medlive.llm.prompts import load_prompt
+
+from .grade import planned_answers
+from .questions import (
+    JudgeReplies,
+    Question,
+    QuestionsAsked,
+    ask_questions,
+    plan_questions,
+    read_findings,
+)
 
 CONTROLS = 0.05
 """The share of answers that are controls."""

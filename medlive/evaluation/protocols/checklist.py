@@ -20,19 +20,6 @@ from pydantic import AfterValidator, Field
 from medlive.errors import BadInput
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
-from medlive.evaluation.protocols.model import (
-    Figures,
-    Material,
-    Records,
-    Results,
-    Rows,
-    SampledProtocol,
-    Table,
-    cases_of,
-    has_reference,
-    mean,
-    whole_mean,
-)
 from medlive.evaluation.scoring.metrics import CORE_POINTS
 from medlive.evaluation.tables import (
     add_rows,
@@ -46,6 +33,20 @@ from medlive.integrity.log import read_bytes
 from medlive.llm.ask import ReplyModel
 from medlive.statistics.agreement import equal_of_tables
 from medlive.statistics.bootstrap import Draws, estimate
+
+from .model import (
+    Figures,
+    Material,
+    Records,
+    Results,
+    Rows,
+    SampledProtocol,
+    Table,
+    cases_of,
+    has_reference,
+    mean,
+    whole_mean,
+)
 
 DIMENSIONS = (
     "instructions",

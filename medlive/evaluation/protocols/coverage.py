@@ -16,7 +16,11 @@ from pydantic import Field
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.protocols.model import (
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.correlation import partial, pearson, spearman
+
+from .model import (
     Cell,
     Figures,
     Material,
@@ -27,9 +31,6 @@ from medlive.evaluation.protocols.model import (
     Table,
     mean,
 )
-from medlive.evaluation.scoring.graded import GradedRun
-from medlive.statistics.bootstrap import Floats
-from medlive.statistics.correlation import partial, pearson, spearman
 
 NEARBY = (0.7, 0.8, 1.2, 1.5)
 """Multiples of the threshold at which the ranking is looked at again: the paper's 7, 8, 12 and 15 for 10."""

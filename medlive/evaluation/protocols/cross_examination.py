@@ -19,7 +19,8 @@ from medlive.curation.model import CrossExamination
 from medlive.curation.tasks import AnswersReply, QuestionsReply
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.protocols.model import (
+
+from .model import (
     Figures,
     Material,
     Records,

@@ -18,7 +18,9 @@ from pydantic import Field
 from medlive.errors import BadInput
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.protocols.model import (
+from medlive.text.quantities import Quantity, measured, numbers
+
+from .model import (
     Figures,
     Material,
     Protocol,
@@ -28,7 +30,6 @@ from medlive.evaluation.protocols.model import (
     cases_of,
     mean,
 )
-from medlive.text.quantities import Quantity, measured, numbers
 
 _ANSWER = re.compile(r".*((?:answer|答案|结果).*)", re.IGNORECASE)
 """From its last naming in a line on, with the word: a line that begins with "5." would be read as a list's."""

@@ -21,16 +21,6 @@ from pydantic import Field
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
-from medlive.evaluation.protocols.model import (
-    Figures,
-    Material,
-    Records,
-    Results,
-    Rows,
-    SampledProtocol,
-    Table,
-    has_reference,
-)
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
 from medlive.statistics.bootstrap import (
@@ -41,6 +31,17 @@ from medlive.statistics.bootstrap import (
 )
 from medlive.statistics.correlation import spearman
 from medlive.statistics.scale import connected
+
+from .model import (
+    Figures,
+    Material,
+    Records,
+    Results,
+    Rows,
+    SampledProtocol,
+    Table,
+    has_reference,
+)
 
 CENTRE = 1000.0
 A_DECADE = 400.0

@@ -12,7 +12,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import QuestionsAsked
-from medlive.evaluation.protocols.model import (
+from medlive.evaluation.scoring.refusals import Objection
+from medlive.statistics.bootstrap import Floats, known_or_none
+from medlive.statistics.correlation import spearman
+
+from .model import (
     Figures,
     Protocol,
     Results,
@@ -20,9 +24,6 @@ from medlive.evaluation.protocols.model import (
     Table,
     whole_mean,
 )
-from medlive.evaluation.scoring.refusals import Objection
-from medlive.statistics.bootstrap import Floats, known_or_none
-from medlive.statistics.correlation import spearman
 
 PORTFOLIO = "portfolio.json"
 

@@ -7,15 +7,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from medlive.errors import ConfigError, UsageError, first_fault
-from medlive.evaluation.protocols.checklist import Checklist
-from medlive.evaluation.protocols.coverage import Coverage
-from medlive.evaluation.protocols.cross_examination import CrossExamine
-from medlive.evaluation.protocols.exact import Number, Query
-from medlive.evaluation.protocols.model import Material, Protocol
-from medlive.evaluation.protocols.pairwise import Pairwise
-from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.plugins import load_plugins
+
+from .checklist import Checklist
+from .coverage import Coverage
+from .cross_examination import CrossExamine
+from .exact import Number, Query
+from .model import Material, Protocol
+from .pairwise import Pairwise
+from .safety import ActiveSafety, PassiveSafety
 
 _KINDS = (
     Coverage,

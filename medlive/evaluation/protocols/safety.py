@@ -13,7 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.protocols.model import (
+from medlive.grader.reply import Words
+from medlive.llm.ask import ReplyModel
+from medlive.llm.reading import NoObject, read_object
+from medlive.text.normalise import fold
+
+from .model import (
     Cell,
     Figures,
     Material,
@@ -25,11 +30,7 @@ from medlive.evaluation.protocols.model import (
     is_planted,
     mean,
 )
-from medlive.evaluation.protocols.planted import KINDS, edit_of
-from medlive.grader.reply import Words
-from medlive.llm.ask import ReplyModel
-from medlive.llm.reading import NoObject, read_object
-from medlive.text.normalise import fold
+from .planted import KINDS, edit_of
 
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 

@@ -23,7 +23,6 @@ from medlive.build import code_version
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
-from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import (
@@ -33,6 +32,8 @@ from medlive.integrity.log import (
     values_of,
     writing,
 )
+
+from .templates import EVIDENCE, Evidence, Snippet
 
 RESPONSES = "responses.jsonl"
 GRADES = "grades.jsonl"

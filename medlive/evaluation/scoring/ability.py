@@ -11,14 +11,15 @@ from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
 )
-from medlive.evaluation.scoring.estimates import ScoreGrid, rows_by
-from medlive.evaluation.scoring.metrics import Metric, Scored
-from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.bootstrap import Draws, Floats
 from medlive.statistics.intervals import known_means
 from medlive.statistics.items import Item, analyse_items
 from medlive.statistics.planning import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.scale import Scale, scale
+
+from .estimates import ScoreGrid, rows_by
+from .metrics import Metric, Scored
+from .score import ScoreTable
 
 NO_WEEK = "unknown"
 

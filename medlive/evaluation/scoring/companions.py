@@ -12,21 +12,22 @@ import numpy as np
 
 from medlive.evaluation.harm import ControlFigures, control_figures
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.estimates import (
+from medlive.harm.model import Severity, worst_omission
+from medlive.statistics.bootstrap import Draws
+from medlive.statistics.correlation import partial, pearson, spearman
+
+from .estimates import (
     ScoreEstimate,
     ScoreGrid,
 )
-from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import (
+from .graded import GradedRun
+from .metrics import (
     CaseScore,
     CaseState,
     Metric,
     Scored,
     core_case,
 )
-from medlive.harm.model import Severity, worst_omission
-from medlive.statistics.bootstrap import Draws
-from medlive.statistics.correlation import partial, pearson, spearman
 
 CORE = "core"
 Narrow = Callable[[EvaluationCase], EvaluationCase]

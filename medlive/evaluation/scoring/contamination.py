@@ -12,9 +12,6 @@ import numpy as np
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunInfo
-from medlive.evaluation.scoring.estimates import FEW, ScoreGrid, sides_of
-from medlive.evaluation.scoring.fresh import PERMUTATIONS
-from medlive.evaluation.scoring.score import ScoreTable
 from medlive.llm.registry import Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -42,6 +39,10 @@ from medlive.statistics.contamination import (
 )
 from medlive.statistics.intervals import known_means
 from medlive.statistics.items import easiness
+
+from .estimates import FEW, ScoreGrid, sides_of
+from .fresh import PERMUTATIONS
+from .score import ScoreTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,6 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
     cluster_numbers,
 )
-from medlive.evaluation.scoring.metrics import MOST, Metric, Scored
-from medlive.evaluation.scoring.published import published_mean
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -35,6 +33,9 @@ from medlive.statistics.bootstrap import (
 )
 from medlive.statistics.contamination import POST, PRE, Sides
 from medlive.statistics.intervals import mean_bounds, too_few
+
+from .metrics import MOST, Metric, Scored
+from .published import published_mean
 
 FEW = 30
 """Slices with fewer cases are greyed out."""

@@ -8,14 +8,6 @@ from typing import Unpack
 from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.estimates import (
-    FEW,
-    ScoreEstimate,
-    ScoreGrid,
-    sides_of,
-)
-from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, Metric, Scored
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -24,6 +16,15 @@ from medlive.statistics.bootstrap import (
     holm,
 )
 from medlive.statistics.contamination import Drop, drop, permutation_p
+
+from .estimates import (
+    FEW,
+    ScoreEstimate,
+    ScoreGrid,
+    sides_of,
+)
+from .graded import GradedRun
+from .metrics import CaseScore, Metric, Scored
 
 PERMUTATIONS = 4999
 ALPHA = 0.05

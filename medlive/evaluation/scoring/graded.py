@@ -31,7 +31,8 @@ from medlive.evaluation.runs.folder import (
     grades_of,
     open_run,
 )
-from medlive.evaluation.scoring.metrics import (
+
+from .metrics import (
     CaseScore,
     Metric,
     Verdicts,

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medlive.evaluation.scoring.estimates import SLICES, rows_by
-from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import LEAST as LEAST_MODELS
 from medlive.statistics.intervals import quotient
+
+from .estimates import SLICES, rows_by
+from .score import ScoreTable
 
 WORST = 100
 """How many of its lowest cases a model's worst are."""

@@ -13,9 +13,10 @@ from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import month_of, read_json
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import write_whole
-from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, CaseState, with_figure
 from medlive.integrity.log import some, writing
+
+from .graded import GradedRun
+from .metrics import CaseScore, CaseState, with_figure
 
 _FOLDER = "livemedbench"
 _OVERALL = "Overall"

@@ -10,13 +10,15 @@ from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
-from medlive.evaluation.scoring.graded import GradedRun, Grader, named
-from medlive.evaluation.scoring.metrics import Metric, Scored
 from medlive.integrity.log import some
 
+from .graded import GradedRun, Grader, named
+from .metrics import Metric, Scored
+
 if TYPE_CHECKING:
-    from medlive.evaluation.scoring.companions import HarmRates
     from medlive.statistics.bootstrap import Comparison
+
+    from .companions import HarmRates
 
 
 class Allow(StrEnum):

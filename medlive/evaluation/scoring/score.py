@@ -8,7 +8,16 @@ from itertools import chain
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
 from medlive.evaluation.model import AnswerState
-from medlive.evaluation.scoring.companions import (
+from medlive.llm.registry import EMPTY, Cutoff, Registry
+from medlive.statistics.bootstrap import (
+    Comparison,
+    Draws,
+    Estimate,
+    Standing,
+)
+from medlive.statistics.contamination import Drop
+
+from .companions import (
     Companions,
     HarmRates,
     LengthControl,
@@ -18,33 +27,33 @@ from medlive.evaluation.scoring.companions import (
     narrow_runs,
     rest_on_advice,
 )
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
-from medlive.evaluation.scoring.estimates import (
+from .errata import ErrataMode, ErrataUse, without
+from .estimates import (
     ScoreEstimate,
     ScoreGrid,
     Slices,
     cases_by_id,
 )
-from medlive.evaluation.scoring.fresh import (
+from .fresh import (
     ALWAYS,
     FreshRanking,
     Window,
     rank_fresh,
     significant_drops,
 )
-from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import (
+from .graded import GradedRun
+from .metrics import (
     CaseBasis,
     CaseScore,
     CaseState,
     Metric,
     Scored,
 )
-from medlive.evaluation.scoring.published import (
+from .published import (
     as_published,
     month_table,
 )
-from medlive.evaluation.scoring.refusals import (
+from .refusals import (
     Allow,
     Objection,
     check_figures,
@@ -53,14 +62,6 @@ from medlive.evaluation.scoring.refusals import (
     run_warnings,
     unscorable_warnings,
 )
-from medlive.llm.registry import EMPTY, Cutoff, Registry
-from medlive.statistics.bootstrap import (
-    Comparison,
-    Draws,
-    Estimate,
-    Standing,
-)
-from medlive.statistics.contamination import Drop
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,17 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.model import (
+from .model import (
     Document,
     Reader,
     ReadLog,
     Section,
     path_label,
 )
-from medlive.evidence.corpora.parsing.dates import last_day
-from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
-from medlive.evidence.corpora.parsing.text import is_retracted_title
-from medlive.evidence.corpora.parsing.xml import ELEMENTS, NO_ELEMENT, find, flat
+from .parsing.dates import last_day
+from .parsing.files import begins_with, xml_roots
+from .parsing.text import is_retracted_title
+from .parsing.xml import ELEMENTS, NO_ELEMENT, find, flat
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from medlive.evidence.corpora.model import (
+from .model import (
     Document,
     Reader,
     ReadLog,
     Section,
     path_label,
 )
-from medlive.evidence.corpora.parsing.files import files_below, members
+from .parsing.files import files_below, members
 
 _SUFFIXES = (".txt", ".md", ".markdown")
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")

@@ -35,17 +35,18 @@ from pydantic import (
 )
 
 from medlive.errors import BadInput, first_fault
-from medlive.evidence.corpora.folder import titled_sections
-from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
-from medlive.evidence.corpora.parsing.files import (
+from medlive.guard.bounds import PASSAGE_LINE_BYTES
+from medlive.integrity.folder import open_given, read_given
+
+from .folder import titled_sections
+from .model import Document, Reader, ReadLog, Section
+from .parsing.files import (
     files_below,
     head_of,
     is_named,
     open_unpacked,
 )
-from medlive.evidence.corpora.parsing.text import published_by
-from medlive.guard.bounds import PASSAGE_LINE_BYTES
-from medlive.integrity.folder import open_given, read_given
+from .parsing.text import published_by
 
 T = TypeVar("T")
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from medlive.evidence.corpora.parsing.text import clean, language_of, one_line, slug
 from medlive.evidence.passage import Passage
+
+from .parsing.text import clean, language_of, one_line, slug
 
 LIMIT = {"zh": 500, "ja": 500}
 """Characters to a passage, by language; a Chinese character weighs about two and a half Latin ones."""

@@ -26,15 +26,16 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
-from medlive.evidence.corpora.parsing.files import (
+from medlive.text.lists import read_lists
+
+from .model import Document, Reader, ReadLog, Section
+from .parsing.files import (
     LARGE_MEMBER,
     begins_with,
     xml_roots,
 )
-from medlive.evidence.corpora.parsing.text import lines_of
-from medlive.evidence.corpora.parsing.xml import find, flat
-from medlive.text.lists import read_lists
+from .parsing.text import lines_of
+from .parsing.xml import find, flat
 
 _FILES = (".xml", ".zip")
 _LABEL = ("document",)

@@ -20,20 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import BadInput
-from medlive.evidence.corpora.model import Document, Reader, ReadLog, Section
-from medlive.evidence.corpora.parsing.dates import element_period, last_day
-from medlive.evidence.corpora.parsing.files import (
+from medlive.text.normalise import dominant_language
+
+from .model import Document, Reader, ReadLog, Section
+from .parsing.dates import element_period, last_day
+from .parsing.files import (
     begins_with,
     files_below,
     open_unpacked,
 )
-from medlive.evidence.corpora.parsing.frames import Frame, frames
-from medlive.evidence.corpora.parsing.text import (
+from .parsing.frames import Frame, frames
+from .parsing.text import (
     is_retracted_title,
     language_of,
 )
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, flat
-from medlive.text.normalise import dominant_language
+from .parsing.xml import UnsafeXml, flat
 
 SUFFIXES = (".xml", ".xml.gz")
 LICENCE = "NLM terms; the abstract is its publisher's"

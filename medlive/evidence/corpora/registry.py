@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 from medlive.errors import BadInput, ConfigError, UsageError
-from medlive.evidence.corpora import bookshelf, folder, jsonl, nih, pubmed
-from medlive.evidence.corpora.model import Corpus, Reader
-from medlive.evidence.corpora.parsing.text import slug
 from medlive.plugins import load_plugins
+
+from . import bookshelf, folder, jsonl, nih, pubmed
+from .model import Corpus, Reader
+from .parsing.text import slug
 
 READERS: tuple[Reader, ...] = (
     jsonl.PUBMEDQA,

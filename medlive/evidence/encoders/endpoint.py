@@ -12,16 +12,17 @@ import numpy as np
 import openai
 
 from medlive.errors import ConfigError, EvidenceUnavailable
-from medlive.evidence.encoders.model import (
+from medlive.guard.trust import tls_context
+from medlive.integrity.digest import digest_json
+
+from .model import (
     EncoderIdentity,
     Matrix,
     Pairs,
     cleaned,
     joined,
 )
-from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.guard.trust import tls_context
-from medlive.integrity.digest import digest_json
+from .table import EncoderModel, EncoderSettings
 
 PROBE = (
     "fever and cough in a child",

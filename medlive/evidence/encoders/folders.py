@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from medlive.errors import EvidenceUnavailable, ServiceUnavailable
-from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_file, digest_json
+
+from .table import EncoderModel, EncoderSettings
 
 T = TypeVar("T")
 

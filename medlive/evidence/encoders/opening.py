@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from medlive.errors import UsageError
-from medlive.evidence.encoders.folders import find_folder
-from medlive.evidence.encoders.model import Encoder, EncoderIdentity, Reranker
-from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+
+from .folders import find_folder
+from .model import Encoder, EncoderIdentity, Reranker
+from .table import EncoderModel, EncoderSettings
 
 
 def open_encoder(
@@ -28,12 +29,12 @@ def open_encoder(
     """
     model = settings.find(name)
     if model.base_url:
-        from medlive.evidence.encoders.endpoint import EndpointEncoder
+        from .endpoint import EndpointEncoder
 
         return EndpointEncoder(name, model, settings, known)
     # A missing model is said before a missing package: torch is not in every install, and takes seconds.
     folders = [find_folder(each, settings) for each in model.names]
-    from medlive.evidence.encoders.sentence import SentenceEncoder
+    from .sentence import SentenceEncoder
 
     return SentenceEncoder(name, model, settings, folders)
 
@@ -54,6 +55,6 @@ def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
             hint="name one of these, a cross-encoder's folder, or a name on the hub (org/model)",
         )
     folder = find_folder(model.reranker, settings)
-    from medlive.evidence.encoders.sentence import load_reranker
+    from .sentence import load_reranker
 
     return load_reranker(name, model, settings, folder)

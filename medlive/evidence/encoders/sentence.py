@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from medlive.errors import EvidenceUnavailable, MissingExtra
-from medlive.evidence.encoders.folders import (
+from medlive.integrity.digest import digest_json
+
+from .folders import (
     INSTALL,
     folder_digest,
     says_pooling,
     weights_of,
 )
-from medlive.evidence.encoders.model import (
+from .model import (
     EncoderIdentity,
     Matrix,
     Pairs,
@@ -23,8 +25,7 @@ from medlive.evidence.encoders.model import (
     cleaned,
     joined,
 )
-from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.integrity.digest import digest_json
+from .table import EncoderModel, EncoderSettings
 
 try:
     import torch

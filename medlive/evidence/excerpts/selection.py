@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, zip_longest
 
-from medlive.evidence.excerpts.excerpt import Sentence, excerpt, render, split_sentences
 from medlive.evidence.passage import Hit, Passage
 from medlive.text.normalise import contains_quote, fold
 from medlive.text.tokens import UNITS, estimate_tokens, weight
+
+from .excerpt import Sentence, excerpt, render, split_sentences
 
 WIDTH = 180
 """Tokens shown of a piece at first: about 700 Latin characters, with which judges found more support than with 260."""

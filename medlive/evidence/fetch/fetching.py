@@ -29,16 +29,6 @@ from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml
 from medlive.evidence.corpora.pubmed import NOTICES, PMID
-from medlive.evidence.fetch.layouts import CHECKSUMS, LISTS
-from medlive.evidence.fetch.sources import (
-    ARTICLE_TYPES,
-    FetchedFile,
-    Ledger,
-    RemoteFile,
-    Selection,
-    Source,
-    read_ledger,
-)
 from medlive.evidence.files import room_for
 from medlive.integrity.digest import digest_file
 from medlive.integrity.log import exclusive, writing
@@ -47,6 +37,17 @@ from medlive.integrity.paths import (
     create_below,
     open_below,
     path_below,
+)
+
+from .layouts import CHECKSUMS, LISTS
+from .sources import (
+    ARTICLE_TYPES,
+    FetchedFile,
+    Ledger,
+    RemoteFile,
+    Selection,
+    Source,
+    read_ledger,
 )
 
 PARTS = "parts"

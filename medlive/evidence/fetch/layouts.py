@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode, urljoin
 
 from medlive.evidence.client import Client, FetchFailed
-from medlive.evidence.fetch.sources import RemoteFile, Source
+
+from .sources import RemoteFile, Source
 
 _PUBMED_ROW = re.compile(
     r'<a href="(pubmed\d{2}n(\d{4,5})\.xml\.gz)">[^<]*</a>\s*(\d{4}-\d\d-\d\d \d\d:\d\d)\s+([\d.]+[KMG]?)'

@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import date
 
 from medlive.evidence.corpora.parsing.text import language_of
-from medlive.evidence.online.service import Literature
 from medlive.evidence.passage import (
     Hit,
     IndexIdentity,
@@ -24,6 +23,8 @@ from medlive.evidence.passage import (
 )
 from medlive.evidence.retriever import RRF_K, SCORE_DIGITS
 from medlive.integrity.digest import digest_json
+
+from .service import Literature
 
 ARTICLES = 10
 """Articles asked of each service for each phrase."""

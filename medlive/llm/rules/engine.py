@@ -13,12 +13,13 @@ from typing import Any
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.rules.grader import (
+
+from .grader import (
     grade_answers,
     grade_criterion,
     grade_rubric,
 )
-from medlive.llm.rules.text import (
+from .text import (
     CONTENT_STOP,
     STOP_ZH,
     bigrams,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from medlive.llm.rules.text import (
+from .text import (
     CONTENT_STOP,
     STOP_ZH,
     Language,

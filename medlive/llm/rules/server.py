@@ -38,7 +38,8 @@ from medlive.llm.engine import (
     endpoint_engine,
 )
 from medlive.llm.prompts import TASK_LINE, read_inputs
-from medlive.llm.rules.text import (
+
+from .text import (
     Language,
     bigrams,
     language_of,

@@ -41,7 +41,10 @@ from medlive.integrity.folder import SUMS, sums_text, sync
 from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
-from medlive.service.backup.contents import (
+from medlive.service.database import database_url, open_database
+from medlive.snapshot.model import VERSION, folder_name
+
+from .contents import (
     ABOUT,
     BARE,
     DUMP,
@@ -58,9 +61,7 @@ from medlive.service.backup.contents import (
     seal,
     secret_key,
 )
-from medlive.service.backup.restore import TrialImpossible, try_backup
-from medlive.service.database import database_url, open_database
-from medlive.snapshot.model import VERSION, folder_name
+from .restore import TrialImpossible, try_backup
 
 _log = logging.getLogger(__name__)
 

@@ -42,7 +42,11 @@ from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.log import writing
 from medlive.integrity.signing import PublicKey
-from medlive.service.backup.contents import (
+from medlive.service.database import database_url, open_database
+from medlive.service.harvest.takedown import take_down
+from medlive.snapshot.model import folder_name
+
+from .contents import (
     ABOUT,
     BARE,
     DUMP,
@@ -60,9 +64,6 @@ from medlive.service.backup.contents import (
     read_whole,
     run_program,
 )
-from medlive.service.database import database_url, open_database
-from medlive.service.harvest.takedown import take_down
-from medlive.snapshot.model import folder_name
 
 _PRIVATE = ".restore-"
 

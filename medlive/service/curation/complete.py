@@ -52,9 +52,10 @@ from medlive.rubric.make import (
 from medlive.rubric.model import AskedPart, Criterion, Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
-from medlive.service.curation.editing import lock_latest
 from medlive.service.wiring import Pipeline, proof_roles
 from medlive.service.work.jobs import defer_proof
+
+from .editing import lock_latest
 
 _log = logging.getLogger(__name__)
 _DETAIL = 2000

@@ -42,15 +42,6 @@ from medlive.filters.rules import FilterChain
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.logs import bound
-from medlive.service.curation.complete import (
-    CompletedCase,
-    complete_case,
-    prove_again,
-    redact_case,
-    save_case,
-)
-from medlive.service.curation.filtering import Tick, filter_pending
-from medlive.service.curation.parking import reject_expired
 from medlive.service.database import open_database
 from medlive.service.release.freeze import check_cases
 from medlive.service.week_budget import WeekSpent
@@ -60,6 +51,16 @@ from medlive.service.work.taken import CURATE as CURATE_JOB
 from medlive.service.work.taken import PROVE, Work, Works, find_obstacle
 from medlive.threads.model import Thread
 from medlive.threads.prepare import prepared
+
+from .complete import (
+    CompletedCase,
+    complete_case,
+    prove_again,
+    redact_case,
+    save_case,
+)
+from .filtering import Tick, filter_pending
+from .parking import reject_expired
 
 _log = logging.getLogger(__name__)
 

@@ -30,13 +30,6 @@ from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, Revi
 from medlive.db.threads.threads import load_thread, thread_of_case
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.integrity.digest import digest_json
-from medlive.service.curation.curate import (
-    complete_in,
-    read_thread,
-    save_decision,
-)
-from medlive.service.curation.editing import lock_latest
-from medlive.service.curation.inspect import latest_revision
 from medlive.service.release.withdraw import (
     check_person_name,
     check_public_reason,
@@ -45,6 +38,14 @@ from medlive.service.release.withdraw import (
 )
 from medlive.service.wiring import Pipeline
 from medlive.service.work.jobs import defer_revisions
+
+from .curate import (
+    complete_in,
+    read_thread,
+    save_decision,
+)
+from .editing import lock_latest
+from .inspect import latest_revision
 
 _INDISPENSABLE = frozenset(
     {

@@ -20,9 +20,6 @@ from medlive.errors import MedliveError, UsageError
 from medlive.instance.paths import archive_path
 from medlive.logs import bound
 from medlive.service.database import handle_key
-from medlive.service.harvest.ledger import PostgresLedger, Tick
-from medlive.service.harvest.raw_files import seal_archives
-from medlive.service.harvest.sources import fetch_settings
 from medlive.service.release.withdraw import check_given_reason, check_person_name
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetching.fetch import Fetcher
@@ -32,6 +29,10 @@ from medlive.sources.ledger import HarvestProblem
 from medlive.sources.source import REFUSALS, Site
 from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
+
+from .ledger import PostgresLedger, Tick
+from .raw_files import seal_archives
+from .sources import fetch_settings
 
 _BATCH = 500
 """Imported threads saved in one transaction."""

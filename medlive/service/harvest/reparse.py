@@ -21,14 +21,15 @@ from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput
 from medlive.instance.paths import archive_path
 from medlive.service.database import handle_key
-from medlive.service.harvest.harvest import compare_run, store_threads
-from medlive.service.harvest.ledger import Tick, check_harvested
 from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import thread_fields
 from medlive.sources.harvest import parse_with
 from medlive.sources.registry import build_site
 from medlive.sources.source import Site, SourceError
 from medlive.threads.model import Thread
+
+from .harvest import compare_run, store_threads
+from .ledger import Tick, check_harvested
 
 COMMAND = "source reparse"
 BATCH = 100

@@ -25,8 +25,6 @@ from medlive.db.threads.takedowns import (
 from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.instance.paths import archive_path
-from medlive.service.harvest.harvest import find_source
-from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.release.freeze import remove_unfrozen
 from medlive.service.release.withdraw import (
     check_person_name,
@@ -40,6 +38,9 @@ from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Site
 from medlive.threads.model import Thread
 from medlive.threads.prepare import normalised, prepared
+
+from .harvest import find_source
+from .raw_files import clear_removed, seal_archives, sweep
 
 _MIN_TITLE_BYTES = 30
 """A shorter title may belong to other threads too, and is not searched for in pages."""

@@ -49,13 +49,6 @@ from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.log import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
-from medlive.service.release.folder import (
-    build_folder,
-    is_complete,
-    lineage_of,
-    restore_folder,
-)
-from medlive.service.release.withdraw import check_person_name, write_errata
 from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gates import (
     GateHit,
@@ -66,6 +59,14 @@ from medlive.snapshot.gates import (
 )
 from medlive.snapshot.manifest import AuditLogHead, Partial, Signing, moment_text
 from medlive.snapshot.model import commitment, folder_name, week_end
+
+from .folder import (
+    build_folder,
+    is_complete,
+    lineage_of,
+    restore_folder,
+)
+from .withdraw import check_person_name, write_errata
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

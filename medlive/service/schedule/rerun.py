@@ -10,10 +10,11 @@ from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
 from medlive.service.release.withdraw import check_given_reason, check_person_name
-from medlive.service.schedule.scheduler import step_work
-from medlive.service.schedule.steps import BY_HAND, FREEZE, StepState, read_states
 from medlive.service.work.jobs import open_app, run_step_job, step_lock
 from medlive.service.work.taken import STEP
+
+from .scheduler import step_work
+from .steps import BY_HAND, FREEZE, StepState, read_states
 
 
 async def run_again(

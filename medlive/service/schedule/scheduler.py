@@ -56,14 +56,15 @@ from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
 from medlive.service.release.freeze import WeekIncomplete, freeze
 from medlive.service.release.publish import announce_week, publish_week, verify_week
-from medlive.service.schedule import steps
-from medlive.service.schedule.steps import StepState
 from medlive.service.waiting import Liveness
 from medlive.service.watch.facts import Clock
 from medlive.service.watch.notify import keep_looking, look_safely
 from medlive.service.wiring import build_filters, open_pipeline
 from medlive.service.work.jobs import end_tasks, open_app, queue_lost, run_step_job
 from medlive.service.work.taken import STEP
+
+from . import steps
+from .steps import StepState
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,9 @@ from medlive.service.schedule.steps import (
     command_of,
     summarize_counts,
 )
-from medlive.service.watch.facts import Facts
 from medlive.service.week_budget import week_limits
+
+from .facts import Facts
 
 ENDS_AFTER = timedelta(minutes=5)
 """A problem that was not seen for so long has ended; one that comes and goes is one problem."""

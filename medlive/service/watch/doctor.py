@@ -25,9 +25,10 @@ from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
 from medlive.service.database import database_url, open_database
-from medlive.service.watch.facts import clock_problem
-from medlive.service.watch.notify import places, send
 from medlive.service.wiring import find_dependent_judges, open_online
+
+from .facts import clock_problem
+from .notify import places, send
 
 
 @dataclass(frozen=True, slots=True)

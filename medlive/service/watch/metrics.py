@@ -8,9 +8,10 @@ from medlive import __version__
 from medlive.config import Settings
 from medlive.db.audit.health import read_gauges
 from medlive.db.session import Database
-from medlive.service.watch.checks import CHECKS, read_problems
-from medlive.service.watch.facts import Facts, read_facts
 from medlive.service.week_budget import week_limits
+
+from .checks import CHECKS, read_problems
+from .facts import Facts, read_facts
 
 NAMES = {
     "medlive_info": ("The program's version.", "version"),

@@ -28,8 +28,9 @@ from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.guard.printable import printable_lines
 from medlive.guard.redaction import remember
 from medlive.guard.trust import tls_context
-from medlive.service.watch.checks import ENDS_AFTER, find_problems
-from medlive.service.watch.facts import Clock, read_facts
+
+from .checks import ENDS_AFTER, find_problems
+from .facts import Clock, read_facts
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0

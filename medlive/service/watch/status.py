@@ -32,10 +32,11 @@ from medlive.service.schedule.steps import (
     command_of,
     summarize_counts,
 )
-from medlive.service.watch import checks
-from medlive.service.watch.facts import Facts, read_facts
 from medlive.service.week_budget import read_spending
 from medlive.snapshot.manifest import headroom_of
+
+from . import checks
+from .facts import Facts, read_facts
 
 
 async def read_problems(

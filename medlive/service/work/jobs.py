@@ -41,7 +41,8 @@ from medlive.db.session import (
     translate,
 )
 from medlive.errors import DatabaseUnavailable
-from medlive.service.work.taken import (
+
+from .taken import (
     CURATE,
     PROVE,
     STEP,

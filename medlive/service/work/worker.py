@@ -40,13 +40,14 @@ from medlive.service.wiring import (
     new_budget,
     open_pipeline,
 )
-from medlive.service.work.jobs import (
+
+from .jobs import (
     HEARTBEAT_S,
     open_app,
     queue_lost,
     run_until_stopped,
 )
-from medlive.service.work.taken import (
+from .taken import (
     CURATE,
     NEVER,
     PROVE,

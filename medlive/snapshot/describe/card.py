@@ -10,13 +10,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from medlive.snapshot.contents import CHANGES, SECTIONS
-from medlive.snapshot.describe.figures import (
-    by_language_name,
-    by_month,
-    by_rank,
-    by_size,
-    counted,
-)
 from medlive.snapshot.manifest import (
     Counts,
     EvidenceUse,
@@ -25,6 +18,14 @@ from medlive.snapshot.manifest import (
     warnings_of,
 )
 from medlive.statistics.charts import number, plain
+
+from .figures import (
+    by_language_name,
+    by_month,
+    by_rank,
+    by_size,
+    counted,
+)
 
 SUMMARY = (
     "Clinical cases rewritten from public medical discussions, each with a question, the physicians' advice "

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files as package_files
 from typing import Any
 
-from medlive.snapshot.describe.card import LIMITS, SUMMARY, bibtex
 from medlive.snapshot.manifest import Counts, FileEntry, SnapshotMeta
 from medlive.snapshot.model import Column
+
+from .card import LIMITS, SUMMARY, bibtex
 
 DESCRIBED_FILES: Mapping[str, tuple[str, str]] = {
     "data/cases.jsonl": (

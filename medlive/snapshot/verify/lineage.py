@@ -23,7 +23,7 @@ from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import folder_name
 
 if TYPE_CHECKING:
-    from medlive.snapshot.verify.steps import Inspected
+    from .steps import Inspected
 
 _PARENT_FILES = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
 """The files of a parent that are compared."""

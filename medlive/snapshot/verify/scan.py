@@ -23,7 +23,8 @@ from medlive.snapshot.model import (
     commitment,
     livemedbench_piece,
 )
-from medlive.snapshot.verify.text_checks import find_leak, texts_of
+
+from .text_checks import find_leak, texts_of
 
 _STEPS = (
     "rows",

@@ -57,10 +57,11 @@ from medlive.snapshot.model import (
     week_end,
 )
 from medlive.snapshot.parquet import compare_twins
-from medlive.snapshot.verify.lineage import check_chain
-from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
-from medlive.snapshot.verify.scan import Scan
-from medlive.snapshot.verify.text_checks import find_leak
+
+from .lineage import check_chain
+from .markup import find_active_markdown, find_active_svg
+from .scan import Scan
+from .text_checks import find_leak
 
 LIVEMEDBENCH = "livemedbench.json"
 _DESCRIBED = [
@@ -244,9 +245,7 @@ def check_sizes(folder: Inspected, out: Faults) -> None:
             continue
         size, digest = folder.sizes[name], folder.digest(name)
         if (size, digest) != (entry.size, entry.sha256):
-            expected = (
-                f"the size and sha256 that manifest.json states, {entry.size}, {entry.sha256}"
-            )
+            expected = f"the size and sha256 that manifest.json states, {entry.size}, {entry.sha256}"
             out.add(name, expected, f"{size}, {digest or 'an unreadable file'}")
     for name, data in folder.readable(["croissant.json"]):
         _check_described(name, data, manifest, out)

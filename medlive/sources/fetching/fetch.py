@@ -22,8 +22,10 @@ from medlive.guard.http import (
     public_addresses,
 )
 from medlive.guard.trust import is_loopback
-from medlive.sources.fetching.block_pages import block_page
-from medlive.sources.fetching.policy import (
+from medlive.sources.source import REFUSALS, Fetched, Site, host_of
+
+from .block_pages import block_page
+from .policy import (
     OUTAGES,
     FetchError,
     FetchReason,
@@ -31,7 +33,6 @@ from medlive.sources.fetching.policy import (
     Robots,
     read_robots,
 )
-from medlive.sources.source import REFUSALS, Fetched, Site, host_of
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _GLANCE_BYTES = 64 * 1024

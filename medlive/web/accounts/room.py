@@ -13,10 +13,11 @@ from medlive.db import accounts
 from medlive.db.accounts import Account
 from medlive.errors import CheckFailed
 from medlive.guard.trust import read_address
-from medlive.web.accounts import passwords
-from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
+
+from . import passwords
+from .access import SIGN_IN, TOKEN, Viewer, check_form
 
 router = APIRouter()
 ACCOUNTS = Room(False, router, (Section("Account", "/account"),))
@@ -127,7 +128,7 @@ async def leave_for_provider(
 ) -> Response:
     """Go to the identity provider."""
     # 12 MB of authlib, which only a configured provider needs
-    from medlive.web.accounts import oidc
+    from . import oidc
 
     request.session["next"] = local_path(next)
     return await oidc.leave(request, site)
@@ -136,7 +137,7 @@ async def leave_for_provider(
 @router.get("/sign-in/provider/back", dependencies=_FORM)
 async def come_from_provider(request: Request, site: SiteOf) -> Response:
     """Begin a session for whom the identity provider names."""
-    from medlive.web.accounts import oidc
+    from . import oidc
 
     try:
         account = await oidc.come_back(request, site)

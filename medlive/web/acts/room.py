@@ -21,8 +21,6 @@ from medlive.errors import MedliveError, UsageError, first_fault
 from medlive.rubric.model import Origin
 from medlive.snapshot.model import ENUMERATIONS
 from medlive.web.accounts.access import Admin, Viewer
-from medlive.web.acts import final
-from medlive.web.acts.actions import case_actions, parse_number, perform
 from medlive.web.pages import (
     TEMPLATES,
     local_path,
@@ -31,6 +29,9 @@ from medlive.web.pages import (
     render,
 )
 from medlive.web.site import Room, Section, Site, SiteOf, Text
+
+from . import final
+from .actions import case_actions, parse_number, perform
 
 router = APIRouter(prefix="/acts")
 router.include_router(final.router)

@@ -31,10 +31,11 @@ from medlive.service.listings import stream_csv, without_identifiers
 from medlive.service.prompts import show_prompt
 from medlive.service.watch.status import read_health
 from medlive.web.accounts.access import Viewer, require
-from medlive.web.audit.tables import TABLES, State
-from medlive.web.audit.thread import first_of, load_thread_page, row_links
 from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
+
+from .tables import TABLES, State
+from .thread import first_of, load_thread_page, row_links
 
 router = APIRouter(
     prefix="/audit",

@@ -29,8 +29,9 @@ from medlive.guard.bounds import MESSAGES_SHOWN
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
-from medlive.web.audit.tables import TABLE, TABLES, State
 from medlive.web.pages import Link, render
+
+from .tables import TABLE, TABLES, State
 
 _FIELDS = (
     "narrative",

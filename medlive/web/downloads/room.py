@@ -21,17 +21,18 @@ from medlive.publishing.target import MUTABLE, media_type
 from medlive.snapshot.describe.feed import FEED, LATEST, feed_xml, latest_json
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
-from medlive.web.downloads.card import card_html
-from medlive.web.downloads.catalog import (
+from medlive.web.pages import render
+from medlive.web.site import READ, Room, Section, SiteOf
+
+from .card import card_html
+from .catalog import (
     TheCatalog,
     TheSnapshot,
     errata_name,
     given_out,
     load_public_errata,
 )
-from medlive.web.downloads.files import DAMAGED, send_file
-from medlive.web.pages import render
-from medlive.web.site import READ, Room, Section, SiteOf
+from .files import DAMAGED, send_file
 
 _REPORT_POLICY = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"

@@ -20,7 +20,6 @@ from xml.etree.ElementTree import Element
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.guard.bounds import (
     ARCHIVE_BYTES,
     ARCHIVE_HEADER_BYTES,
@@ -29,6 +28,8 @@ from medlive.guard.bounds import (
 from medlive.guard.printable import printable
 from medlive.integrity.folder import read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
+
+from .xml import UnsafeXml, parse
 
 HEAD = 64 * 1024
 LARGE_MEMBER = 256 * 1024 * 1024

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
 from io import BufferedIOBase
 
-from medlive.evidence.corpora.parsing.xml import UnsafeXml
 from medlive.guard.bounds import ARCHIVE_BYTES, PUBMED_RECORD_BYTES
+
+from .xml import UnsafeXml
 
 BLOCK = 1 << 20
 
