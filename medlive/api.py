@@ -250,7 +250,7 @@ def contamination(
     return contaminations(runs, registry)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CasesNeeded:
     """How many cases show a difference of some points."""
 

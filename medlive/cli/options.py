@@ -92,7 +92,7 @@ _UNDONE = "nothing was changed"
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def option_group(kind: type[T]) -> type[T]:
     """A class whose fields are options, and which a command takes whole (`grouped`)."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+    return dataclass(frozen=True, kw_only=True)(kind)
 
 
 @option_group

@@ -153,7 +153,7 @@ def echo_lines(text: str) -> None:
     sys.stdout.write(printable_lines(text))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grid:
     """A table of a result."""
 

@@ -54,7 +54,7 @@ _EMPTY_SIDES = {
 _QUOTE_SHOWN = 500  # Characters of a disputed quote in the reason of a hold
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CurationSettings:
     """Settings that affect a decision, besides the thread and the engines."""
 
@@ -162,7 +162,7 @@ def cited_until(curation: Curation, thread: Thread, run_date: date) -> date:
     return min(run_date, date(posted.year, posted.month, last))
 
 
-@dataclass(slots=True)
+@dataclass
 class _Chain:
     """One thread's curation; `state` is what is known so far, kept when a step fails."""
 

@@ -57,7 +57,7 @@ def element_inputs(
     return inputs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Brief:
     """The elements of a case that are judged and written."""
 

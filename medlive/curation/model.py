@@ -40,7 +40,7 @@ class ElementStatus(StrEnum):
     UNSUPPORTED = "unsupported"  # An unsupported advice element or query: in the texts, and the case is held
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Element:
     """An atomic statement with its quote."""
 
@@ -145,7 +145,7 @@ class Lack(StrEnum):
     STRENGTH = "strength"  # It says less
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Requirement:
     """An item of the minimal checklist derived from Q, and whether L_N entails it."""
 
@@ -156,7 +156,7 @@ class Requirement:
     prudent: bool = False  # Whether it is only good to know; not counted in S_inf
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Citation:
     """Words of a passage that support a verdict."""
 
@@ -164,7 +164,7 @@ class Citation:
     quote: str  # Verbatim words of that passage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SecondCheck:
     """The second, differently worded check of a contradicted claim: two questions."""
 
@@ -180,7 +180,7 @@ class SecondCheck:
         return self.false_by_passage or self.could_hurt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClaimVerdict:
     """The verdict on one advice element, given the retrieved evidence."""
 
@@ -213,7 +213,7 @@ class Check(StrEnum):
     WITHDRAWN = "withdrawn"  # The Screener withdrew the element when asked to revise it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ControllerCheck:
     """One check of an element, or of a written text ("narrative" or "advice")."""
 
@@ -224,7 +224,7 @@ class ControllerCheck:
     round: int = 0  # 0 for the first version; 1 and 2 for its revisions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hold:
     """A reason why a case waits for a person."""
 
@@ -243,7 +243,7 @@ class AdviceFault(StrEnum):
     MINOR = "minor"  # Imprecise, dated or over-cautious: recorded, and no reason to hold a case
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FaultyAdvice:
     """An advice element that the second reading finds wrong."""
 
@@ -262,7 +262,7 @@ class Soundness(StrEnum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Voice:
     """The third voice on one objection, which it does not know of."""
 
@@ -275,7 +275,7 @@ class Voice:
     case_against: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SecondReading:
     """The second reader's judgement of the thread and the case as a whole."""
 
@@ -297,7 +297,7 @@ class SecondReading:
     """Why a voice does not count, or that it is the same model's; empty for nothing to say."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Thresholds:
     """The thresholds of a decision, stored with it (LiveMedBench §3.2.2: both 0.5, strictly exceeded)."""
 
@@ -305,7 +305,7 @@ class Thresholds:
     alignment: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """One call of an agent as stored; the reply is stored under the request's digest."""
 
@@ -328,7 +328,7 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"  # The text does not say: MEDIC's "I don't know"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CrossQuestion:
     """A question that its own text answers with yes, and both texts' answers."""
 
@@ -338,7 +338,7 @@ class CrossQuestion:
     other: Answer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CrossExamination:
     """The thread T and the written case N + A, each asked about the other (docs/method.md §5); all in percent."""
 
@@ -354,7 +354,7 @@ class CrossExamination:
     stability: float  # The share of all questions that their own text answered with yes when asked again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CaseText:
     """The triplet (N, Q, A) as released."""
 
@@ -368,7 +368,7 @@ class CaseText:
         return f"{self.narrative}\n\n{self.query}".strip()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Curation:
     """Every decision about one thread revision; all of it is stored."""
 

@@ -120,7 +120,7 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     return tuple(Hold(reason, reading.reason) for reason in doubts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Objection:
     """What the second reading objects to."""
 

@@ -45,7 +45,7 @@ _NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9-]*\d[A-Za-z0-9-]*(?!\.?\
 """A name that contains a digit ("SARS-CoV-2", "HbA1c") and states no number."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Library:
     """Where claims are searched, and how much of it a judge is given."""
 
@@ -207,7 +207,7 @@ def mean_alignment(verdicts: Sequence[ClaimVerdict]) -> float:
     return total / len(verdicts) if verdicts else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Evidence:
     """The hits of claims, and what is shown of them."""
 

@@ -57,7 +57,7 @@ _INITDB = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EmbeddedServer:
     """A running server."""
 
@@ -72,7 +72,7 @@ class EmbeddedServer:
         return f"postgresql+psycopg://{_SUPERUSER}@/{DATABASE}?host={host}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Place:
     """Where a home's server keeps its files, and as whom it runs (None: as the calling user)."""
 

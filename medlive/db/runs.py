@@ -130,7 +130,7 @@ _FOREVER = datetime.max.replace(tzinfo=UTC)
 _IS_STEP = f"command LIKE '{SCHEDULER} %'"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """A run of a step."""
 
@@ -193,7 +193,7 @@ HarvestHistory = Record
 week whose harvest was read to its end; None: none was) and done_at (when that one ended)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     """Everything that decides what is due."""
 

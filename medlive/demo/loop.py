@@ -57,7 +57,7 @@ SAMPLE_MODELS = ("sample-evidence", "sample-generic")
 RECORDED = "recorded replies of a language model"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DemoResult:
     """The results of the loop."""
 

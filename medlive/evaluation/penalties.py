@@ -91,7 +91,7 @@ class ModelQuote(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PenaltyProposal:
     """A penalty that a person may add to the case's next revision."""
 
@@ -107,7 +107,7 @@ class PenaltyProposal:
         return {quote.model for quote in self.quotes}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnsweredCase:
     """A case with the models' answers to it."""
 
@@ -264,7 +264,7 @@ def read_penalties(
     return unread, proposals
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class PenaltyUse:
     """How often one penalty was committed."""
 

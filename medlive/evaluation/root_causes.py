@@ -61,7 +61,7 @@ class AuditReply(ReplyModel):
     reasoning: Annotated[Words, StringConstraints(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AuditedCase:
     """A low-scoring case to audit, with its errors."""
 
@@ -128,7 +128,7 @@ NamedCause = tuple[AuditedCase, AuditReply]
 """What the auditor says of a case."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AuditTable:
     """The lowest-scoring cases of a run, and the root causes by one auditor."""
 

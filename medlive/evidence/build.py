@@ -60,7 +60,7 @@ _BUILDING = "building-"
 _EVERY = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Progress:
     """The progress of a build."""
 

@@ -54,7 +54,7 @@ VECTORS = "vectors"
 """The folder of embeddings, by encoder."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IndexFolder:
     """An index on disk, by the manifest that was read from it."""
 

@@ -52,7 +52,7 @@ _SPARE = 16
 """Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DenseSide:
     """An encoder, the index of its vectors, and the phrases that it reads."""
 

@@ -61,7 +61,7 @@ FilterReason = Literal[
 """Why a thread does not pass a rule."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FilterVerdict:
     """One rule's verdict on one thread."""
 

@@ -68,7 +68,7 @@ class Judge:
         return [tuple(criteria[start : start + size]) for start in starts]
 
 
-@dataclass(slots=True)
+@dataclass
 class GradingCall:
     """What one call asks a judge (whether an answer meets these criteria), and the verdicts of its replies.
 

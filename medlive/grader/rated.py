@@ -10,7 +10,7 @@ from typing import NamedTuple
 from medlive.integrity.digest import digest_json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckedVerdict:
     """A grader's verdict on one criterion of one answer."""
 

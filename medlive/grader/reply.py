@@ -119,7 +119,7 @@ class RubricGradeReply(ReplyModel):
     grades: AtMost60[RubricGradeItem]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdict:
     """What a grader decided about one criterion; `quote` is in the answer when met, and may be "" with `whole`."""
 

@@ -53,7 +53,7 @@ Ruling = Literal["confirmed", "cleared", "unconfirmed"]
 """What the second judge says of a finding; unconfirmed: it cannot decide, which is stored and counted apart."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Material:
     """An answer and what a judge of its harm sees besides: never a rubric."""
 
@@ -66,7 +66,7 @@ class Material:
     passages: tuple[Passage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HarmFinding:
     """A statement that the first judge calls harmful for this patient."""
 
@@ -80,7 +80,7 @@ class HarmFinding:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Check:
     """What the second judge says of one finding."""
 
@@ -90,7 +90,7 @@ class Check:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JudgedHarm:
     """A finding with the second judge's check; None: a slight finding, which is not checked."""
 
@@ -112,7 +112,7 @@ class JudgedHarm:
         return self.check is not None and self.check.ruling == "unconfirmed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HarmReading:
     """What reading one answer for harm came to."""
 

@@ -214,7 +214,7 @@ def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
     return Answer(case.case_id, state_of(text, finish), text, finish, output.model)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Grader:
     """A model of Inspect as an engine of medlive."""
 

@@ -22,7 +22,7 @@ MAX_CHARACTERS = 500
 """Characters of each text of a finding."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Faults:
     """The first faults of a step, and how many there were."""
 
@@ -64,7 +64,7 @@ StepState = Literal["passed", "failed", "skipped"]
 """How a step ended; `skipped` says nothing about the files, good or bad."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepResult:
     """One step's outcome."""
 
@@ -107,7 +107,7 @@ class Inspection(ABC):
         """Return a file's bytes. Raises Skip if it is missing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The results of all steps, in order."""
 

@@ -62,7 +62,7 @@ REQUIRED = (
 """The files of every snapshot besides SHA256SUMS and its signature."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Finding:
     """One fault: the file, what was expected and what was found."""
 

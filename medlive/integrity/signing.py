@@ -49,7 +49,7 @@ class BadKey(UsageError):
     """The signing key cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PublicKey:
     """A public key of minisign."""
 
@@ -80,7 +80,7 @@ class PublicKey:
         return f"{_PREFIXES[0]}minisign public key {self.id_text()}\n{self.line()}\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SecretKey:
     """An unencrypted secret key of minisign (`minisign -W`); its repr shows only the public key."""
 

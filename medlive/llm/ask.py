@@ -132,7 +132,7 @@ class Attempt(NamedTuple):
     fault: Unusable | None
 
 
-@dataclass(slots=True)
+@dataclass
 class Asked(Generic[T]):
     """What came of a request."""
 

@@ -15,7 +15,7 @@ class BudgetSpent(MedliveError):
     """The run's budget is spent."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Budget:
     """Limits for one process, each None where there is none; what is replayed costs nothing.
 
@@ -125,7 +125,7 @@ class Budget:
         raise BudgetSpent(problem, hint=hint)
 
 
-@dataclass(slots=True)
+@dataclass
 class _Payment:
     """The HTTP request of a call that is paid for now."""
 

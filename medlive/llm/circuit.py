@@ -37,7 +37,7 @@ FRESH_S = 2.0
 """Seconds for which what the store said is believed: another process's finding arrives that late."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Opening:
     """An open circuit."""
 

@@ -15,7 +15,7 @@ UNNAMED = "(unnamed)"
 """The model of a reply that names none: nobody knows who answered, and no pinned model is called so."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prompt:
     """A task's instructions: a file beside its agent, named and pinned by its digest."""
 
@@ -50,7 +50,7 @@ class Finish(StrEnum):
     REFUSAL = "refusal"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Usage:
     """What an answer cost."""
 
@@ -66,7 +66,7 @@ class Usage:
 
     def as_json(self) -> dict[str, Any]:
         """The usage as a log holds it; the last two fields only where they say anything."""
-        values = {name: getattr(self, name) for name in self.__slots__}
+        values = dict(vars(self))
         for name in ("reasoning_tokens", "estimated"):
             if not values[name]:
                 del values[name]
@@ -86,7 +86,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """One question to an engine."""
 
@@ -114,7 +114,7 @@ class Request:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EngineIdentity:
     """Who answers."""
 
@@ -142,7 +142,7 @@ class EngineIdentity:
         return self.engine not in UNPUBLISHABLE_ENGINES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reply:
     """An engine's reply."""
 

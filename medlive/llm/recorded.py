@@ -18,7 +18,7 @@ from .engine import Engine, EngineIdentity, Finish, Reply, Request, Usage
 _HEAD = ("model", "made_on", "how")
 
 
-@dataclass(slots=True)
+@dataclass
 class Recording:
     """Replies by what they answer."""
 

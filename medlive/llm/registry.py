@@ -50,7 +50,7 @@ class Price(BaseModel):
         return (asked + output_tokens * self.output) / 1e6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cutoff:
     """The last day whose texts a model may have seen in training."""
 

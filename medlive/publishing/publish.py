@@ -54,7 +54,7 @@ _LAST = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PreparedRelease(Release):
     """A snapshot that was just verified and may be published, with its errata."""
 
@@ -91,7 +91,7 @@ class PreparedRelease(Release):
         return items
 
 
-@dataclass(slots=True)
+@dataclass
 class Published:
     """What a publication did."""
 

@@ -75,7 +75,7 @@ def read_below(root: Path, name: str, most: int) -> bytes | None:
         return None
 
 
-@dataclass(slots=True)
+@dataclass
 class _Site:
     """A place on the web. Requests go to public addresses alone, whatever a name resolves to.
 

@@ -49,7 +49,7 @@ def media_type(name: str) -> str:
     return _TYPES.get(Path(name).suffix, "text/plain; charset=utf-8")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Item:
     """A file to publish."""
 

@@ -21,7 +21,7 @@ _FIELDS = ("month", "language", "specialty", "theme", "source")
 _ABSENT = "not in the run"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """A case with every model's score on it, None where a model's run does not hold it."""
 

@@ -122,7 +122,7 @@ def render(name: str, **values: Any) -> Markup:
     return Markup(TEMPLATES.get_template(name).render(values))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """A part of a page under a heading."""
 

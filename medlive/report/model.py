@@ -42,7 +42,7 @@ from .html import render
 Shape = TypeVar("Shape")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MetaFile(Meta):
     """What a `meta.json` holds; fields that are added later are passed over."""
 
@@ -109,7 +109,7 @@ _BASIS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Report:
     """The material of one report, and the figures as the sections draw them."""
 

@@ -169,7 +169,7 @@ MOST_LISTED = 10
 _NO_CRITERION = "No criterion is graded: nothing is known of what is met."
 
 
-@dataclass(slots=True)
+@dataclass
 class CriterionCount:
     """A criterion and how many of the models that were graded on it met it."""
 
@@ -227,7 +227,7 @@ _COSTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallCosts:
     """The sum over calls; None is unknown."""
 

@@ -66,7 +66,7 @@ Fault = (
 """What is wrong with a rubric or with one of its criteria."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Finding:
     """A fault; `criterion` is the id it concerns, or None for the rubric as a whole."""
 

@@ -150,7 +150,7 @@ class DefenceReply(ReplyModel):
     rulings: AtMost40[RulingItem]
 
 
-@dataclass(slots=True)
+@dataclass
 class Proving:
     """The proof of one case's rubric."""
 

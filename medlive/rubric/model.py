@@ -59,7 +59,7 @@ def tier_of(points: int) -> Tier:
     return "decisive" if abs(points) >= LEAST_DECISIVE else "further"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AskedPart:
     """A thing that the query expressly asks."""
 
@@ -99,7 +99,7 @@ SPECIALTIES: tuple[str, ...] = tuple(_SPECIALTY_NAMES.split("; "))
 UNKNOWN_SPECIALTY = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Criterion:
     """One binary criterion of a case."""
 
@@ -149,7 +149,7 @@ Step = Literal["writing", "completion", "proof", "revision", "curation"]
 """A step in which a rubric is made; the last is a person's."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OmittedFact:
     """A fact, point or criterion that the rubric leaves out."""
 
@@ -182,7 +182,7 @@ PointOutcome = Literal[
 """What became of a point that the advice lacks."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompletedPoint:
     """A point that the advice lacks, and why the rubric has it or not."""
 
@@ -202,7 +202,7 @@ class CompletedPoint:
         return replace(self, outcome=outcome, source="", detail=detail)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Completion:
     """What the search for points that the advice lacks gave."""
 
@@ -210,7 +210,7 @@ class Completion:
     note: str = ""  # Why no second model was asked; empty where one was, or need not be
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Conflict:
     """A criterion that contradicts the advice, or another criterion: no answer can follow both."""
 
@@ -220,7 +220,7 @@ class Conflict:
     advice_id: str = ""  # The advice element; empty where the other is a criterion
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rubric:
     """A case's rubric R = {(c_j, w_j)}, and what the case is by kind."""
 

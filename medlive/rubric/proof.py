@@ -64,7 +64,7 @@ ProofFault = Literal[
 """What a proof finds wrong with a rubric, or with one of its criteria."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProofFinding:
     """A fault, and what a reviewer ruled where it is of a criterion."""
 
@@ -100,7 +100,7 @@ _ADVICE: Mapping[ProofFault, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProbeVerdict:
     """The grader's verdict on one criterion for one answer."""
 
@@ -108,7 +108,7 @@ class ProbeVerdict:
     quote: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GradedProbe:
     """An answer of known quality with the grader's verdict on every criterion."""
 
@@ -142,7 +142,7 @@ class GradedProbe:
         return min(score, Fraction(safe_score(1.0, self.harm.worst)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figures:
     """How a rubric measures, each from 0 to 1 where the rubric is proved."""
 
@@ -154,7 +154,7 @@ class Figures:
     proof, which had no such answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Examination:
     """What graded answers of known quality say about a rubric."""
 
@@ -204,7 +204,7 @@ _SCORED: Mapping[ProofFault, Probe] = {
 """The answer that a fault is about."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Proof:
     """A rubric's proof, passed or not, as it is stored with the decision."""
 

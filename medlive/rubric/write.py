@@ -104,7 +104,7 @@ class RubricReply(ReplyModel):
     no_negative: Remark
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Drafting:
     """One case's rubric while it is written: by one engine, reviewed by another."""
 

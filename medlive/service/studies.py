@@ -51,7 +51,7 @@ ReadSheet = Callable[[Path, Sequence[str]], GraderSheet]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Disagreement:
     """An item that the raters rated differently, or that one of them could not decide."""
 
@@ -60,7 +60,7 @@ class Disagreement:
     settled: Rating | None  # The adjudicator's
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Results:
     """What came of a study so far."""
 

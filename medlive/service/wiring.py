@@ -97,7 +97,7 @@ PROOF_PROMPTS = {
 """The prompts of proofs, which decide where rubrics are proved."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
 

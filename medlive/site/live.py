@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 _LINKS = (("/snapshots", "Snapshots"),)
 
 
-@dataclass(slots=True)
+@dataclass
 class LiveSite:
     """The files as they were last made."""
 

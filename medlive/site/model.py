@@ -40,7 +40,7 @@ WITHHELD = (
 """Why a bundle is left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HardWeek:
     """One week's hard cases: a third of its cases."""
 
@@ -58,7 +58,7 @@ HardWeeks = dict[str, dict[str, HardWeek]]
 """Title of a scale → week → its hard cases."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Week:
     """One snapshot, and what it changed."""
 
@@ -76,7 +76,7 @@ class Week:
         return unknown_note(self.manifest.unknown)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelEntry:
     """A model on one board."""
 
@@ -104,7 +104,7 @@ class ModelEntry:
         return None if cutoff is None else cutoff.day.isoformat()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BoardEntry:
     """Models on the same cases, with the same template and grader."""
 
@@ -132,7 +132,7 @@ class BoardEntry:
         return tuple(objection.why for objection in self.table.overridden)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Content:
     """Everything that the site shows."""
 
@@ -196,7 +196,7 @@ def fix_hard(path: Path, data: bytes) -> None:
             write_whole(path, data)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SharedScale:
     """Models over several boards."""
 

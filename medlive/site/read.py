@@ -57,7 +57,7 @@ WORST = 10
 """Cases listed as a model's worst."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Inputs:
     """The folders and files that a site is made from."""
 

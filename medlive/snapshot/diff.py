@@ -25,7 +25,7 @@ ChangeKind = Literal["added", "revised", "withdrawn"]
 """How a case changed since the parent: the sections of `changes.json`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Change:
     """One case that differs between a snapshot and an earlier one."""
 

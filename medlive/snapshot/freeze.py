@@ -57,7 +57,7 @@ Entries = Callable[[str], Iterable[Mapping[str, Any]]]
 """`entries(section)`: those of a section of `contents.SECTIONS`, by its key, as rows; each call reads them again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FrozenSnapshot:
     """A frozen snapshot's folder and manifest."""
 

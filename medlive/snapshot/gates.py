@@ -57,7 +57,7 @@ class Gate(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GateHit:
     """What a gate found in a case."""
 

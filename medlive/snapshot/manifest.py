@@ -446,7 +446,7 @@ def warnings_of(provenance: Provenance) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SnapshotMeta:
     """What a snapshot states besides its rows; the same values give the same bytes."""
 

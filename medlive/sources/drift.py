@@ -31,7 +31,7 @@ Measure = tuple[float, int]
 """One figure of a run: a share from 0 to 1, a count, or a median; and over how many threads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compared:
     """A figure beside the median of the runs before."""
 

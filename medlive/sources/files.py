@@ -36,7 +36,7 @@ ProblemReason = Literal["not_json", "too_long", "invalid"]
 """Why a line became no thread. `invalid`: a field is missing or has a value that is not allowed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImportedThread:
     """A thread of a file: `line` counts from 1."""
 
@@ -46,7 +46,7 @@ class ImportedThread:
     """Whether its date is the one that was given for threads without one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImportProblem:
     """A line that is not a thread; `line` counts from 1."""
 

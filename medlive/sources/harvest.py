@@ -114,7 +114,7 @@ async def harvest(
     return "lists_missing" if run.lists_missing else "complete"
 
 
-@dataclass(slots=True)
+@dataclass
 class _Run:
     """One harvest: one task finds threads, the others read them."""
 

@@ -10,7 +10,7 @@ from medlive.threads.model import Thread
 from .source import Fetched, ListEntry, Page, PageRequest, ProblemKind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """The place of a page's response record in its file."""
 
@@ -20,7 +20,7 @@ class Place:
     """Bytes of the member."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownThread:
     """The ledger's record of a listed thread."""
 
@@ -36,7 +36,7 @@ class KnownThread:
     """The run that a list first showed it to; later runs have higher numbers. None: it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListState:
     """How far this run has read a list, and where it may stop."""
 
@@ -57,7 +57,7 @@ SkipReason = Literal[
 longer, the source's; `bad_id`: in an address its id would lead to another thread's page."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FetchedPage:
     """A page arrived; its bytes are to be kept whatever becomes of it."""
 
@@ -68,7 +68,7 @@ class FetchedPage:
     """Its place in its thread or list, from 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listed:
     """A list page was read; stored before any of its threads is requested."""
 
@@ -82,7 +82,7 @@ class Listed:
     finished: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HarvestedThread:
     """A whole thread was read."""
 
@@ -94,7 +94,7 @@ class HarvestedThread:
     last_modified: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HarvestSkipped:
     """A listed thread was skipped for a reason that is not a fault."""
 
@@ -103,7 +103,7 @@ class HarvestSkipped:
     reason: SkipReason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HarvestProblem:
     """A page or thread was not read; the harvest goes on unless `ends_source`."""
 

@@ -85,7 +85,7 @@ class IncompleteThread(NotAThread):
     kind = "incomplete"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PageRequest:
     """A request for a page: GET, or POST of a form if `form` is not None."""
 
@@ -93,7 +93,7 @@ class PageRequest:
     form: tuple[tuple[str, str], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True)
 class Page:
     """A page as it was received."""
 
@@ -129,7 +129,7 @@ class Page:
         return body.decode("gb18030" if is_chinese else "cp1252", "replace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Fetched(Page):
     """A page with its headers and time, as it was answered or as an archive has it."""
 
@@ -146,7 +146,7 @@ class Fetched(Page):
         object.__setattr__(self, "content_type", self.headers.get("content-type", ""))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListEntry:
     """One row of a list page."""
 
@@ -159,7 +159,7 @@ class ListEntry:
     """The latest activity that the list shows for the thread, its opening included."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listing:
     """What a list page shows, and how to ask for the page after it."""
 

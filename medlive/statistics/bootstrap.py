@@ -44,7 +44,7 @@ _CHUNK = 16_000_000
 """Weights held at a time, so that memory stays flat however many clusters there are."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Estimate:
     """A figure with its 95 % interval: the one shape from the statistics to the pages."""
 
@@ -305,7 +305,7 @@ def too_few_for_mean(
     return too_few(sums, cluster_counts(known, clusters))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Comparison:
     """Two models on the items that both have."""
 
@@ -505,7 +505,7 @@ def holm_of_known(p_values: Iterable[float | None]) -> list[float | None]:
     return [None if p is None else next(corrected) for p in values]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Standing:
     """A model's place: `group` counts ties from 1, and the rank may truly be anything in [best, worst]."""
 

@@ -22,7 +22,7 @@ ASPECTS: Mapping[str, int] = {
 """The rated aspects, with the number of values on their scales."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AspectQuality:
     """Figures for one aspect, with 95 % intervals over bootstrap draws of cases."""
 

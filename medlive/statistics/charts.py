@@ -54,7 +54,7 @@ _WIDTHS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Frame:
     """What a chart says of itself."""
 
@@ -64,7 +64,7 @@ class Frame:
     note: str = ""  # A line under the chart
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bar:
     """One labelled value, not negative; `text` is how it is written, the value itself where it is empty."""
 

@@ -33,7 +33,7 @@ _BLOCK = 2_000_000
 _EPSILON = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Drop:
     """The mean of what may have been seen less that of what cannot have been."""
 
@@ -146,7 +146,7 @@ def permutation_p(
     return (1 + hits) / (1 + permutations)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Effect:
     """What having seen an item adds to a score, net of each item's difficulty and each model's ability."""
 
@@ -276,7 +276,7 @@ def placebos(
                 yield float(before.mean() - after.mean())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Adjusted(Drop):
     """The drop after the fresh items' strata were weighted as the others', over strata that both sides have."""
 

@@ -14,7 +14,7 @@ FALSE_ALARMS = 0.01
 """The share of sound items that may be called suspects, about."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Item:
     """One case, or one criterion turned so that 1 is good."""
 

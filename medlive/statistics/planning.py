@@ -19,7 +19,7 @@ from .bootstrap import Floats, Places
 from .scale import Scale
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Spread:
     """Standard deviations σ by case: the mean of n cases, in clusters as they are here, has σ / √n."""
 
@@ -124,7 +124,7 @@ def cases_for_drop(
     return max(2, math.ceil(1 / left + for_student))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Anchor:
     """A model that could be asked again."""
 

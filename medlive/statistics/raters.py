@@ -52,7 +52,7 @@ def code_of(met: bool | None) -> int:
     return ABSENT if met is None else MET if met else NOT_MET
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Confusion:
     """Counts of verdict pairs; only the second rater can be invalid."""
 
@@ -74,7 +74,7 @@ class Confusion:
         return self.invalid_met + self.invalid_not_met
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PairAgreement:
     """Agreement of two raters; the first is the reference for macro-F1."""
 
@@ -90,7 +90,7 @@ class PairAgreement:
     second_rate: Estimate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CaseAgreement:
     """The mean over people of the grader's macro-F1 on one case with n criteria."""
 
@@ -99,7 +99,7 @@ class CaseAgreement:
     macro_f1: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ByCase:
     """Macro-F1 by case, over the labels that occur in the case."""
 
@@ -109,7 +109,7 @@ class ByCase:
     cases: tuple[CaseAgreement, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Strictness:
     """The share met by the grader and by people on the same items (of several people, their mean)."""
 
@@ -119,7 +119,7 @@ class Strictness:
     """Grader minus people; below 0 the grader is stricter."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reliability:
     """All agreement figures of a panel."""
 

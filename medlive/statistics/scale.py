@@ -44,7 +44,7 @@ _WIDTH = 0.25
 """Half the distance over which the curve's slope is taken: it rises in steps."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ability:
     """What one model would score on all cases of the window."""
 
@@ -64,7 +64,7 @@ class Ability:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scale:
     """Models and cases on one scale."""
 

@@ -15,7 +15,7 @@ Role = Literal["patient", "physician", "other"]
 ROLES = get_args(Role)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Message:
     """One message. Its id is its place in the thread: `m0` is the opening."""
 
@@ -67,7 +67,7 @@ def is_thread_id(text: str) -> bool:
     return {"", ".", ".."}.isdisjoint(parts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Thread:
     """A discussion thread T = (m_1, …, m_k) of a source (LiveMedBench §3.2)."""
 

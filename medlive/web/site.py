@@ -24,7 +24,7 @@ class Evaluation(NamedTuple):
     """A run's verdicts, of these judges, for people to check. Raises UsageError."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Site:
     """What is served; `database` stays its owner's."""
 
@@ -37,7 +37,7 @@ class Site:
     """Signs cookies; without one, those of this process are unknown to every other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """An entry of the navigation."""
 
@@ -47,7 +47,7 @@ class Section:
     role: Role | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Room:
     """A part of the application."""
 

@@ -37,7 +37,7 @@ MOST_COUNTED = 2_000
 _HAN = re.compile(r"[\u3400-\u9fff]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Filter:
     """Which rows of a table are wanted."""
 
@@ -48,7 +48,7 @@ class Filter:
     text: str = ""  # Words that all occur; of Chinese, characters that stand together
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RowPage:
     """Rows in their order, and the keys of the pages beside them; None where there is none."""
 
@@ -58,7 +58,7 @@ class RowPage:
     keys: tuple[str, ...]  # Of each row
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Counts:
     """How many rows a filter finds, and how many each value of a facet would, the other facets as they are."""
 

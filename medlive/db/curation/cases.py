@@ -32,7 +32,7 @@ CaseRevision = tuple[CaseRevisionRow, Sequence[Criterion]]
 """What a case said from a moment on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SavedCase:
     """The revision that a case has now."""
 
@@ -42,7 +42,7 @@ class SavedCase:
     """"left": the revision says something else than what was to be saved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CaseContent:
     """What a revision of a case says, the decision that it came from, and where it is stored."""
 

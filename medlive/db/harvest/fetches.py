@@ -12,7 +12,7 @@ from medlive.integrity.digest import digest_bytes
 from medlive.sources.ledger import FetchedPage, HarvestProblem, Place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeptPage:
     """A page of a thread, as it was fetched."""
 

@@ -45,7 +45,7 @@ _MEMBERS = f"""
 """State of a week's threads, why, how many; those that were not queued last."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WeekStanding:
     """How far a week's threads are; the parts add up to `queued`."""
 

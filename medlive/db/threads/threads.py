@@ -369,7 +369,7 @@ _OPENING = {"messages": 200, "chars": 40_000}
 """Characters of a thread that decide its language: twice what `dominant_language` reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Window:
     """Which part of a thread is wanted."""
 

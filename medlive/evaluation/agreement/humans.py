@@ -44,7 +44,7 @@ _KQA_LABELS: Mapping[str, bool | None] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HumanRatings:
     """Ratings by people; raters are in order of first appearance."""
 

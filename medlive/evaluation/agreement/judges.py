@@ -38,7 +38,7 @@ Row = Mapping[str, Any]
 """Names, and an estimate by its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judges:
     """What the comparison found."""
 

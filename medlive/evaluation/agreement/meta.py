@@ -42,7 +42,7 @@ Rounds = Mapping[Place, tuple[bool | None, ...]]
 round without one, which is invalid and not "not met"."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CaseLevel:
     """One method of scoring whole cases, against the mean score of people."""
 
@@ -56,7 +56,7 @@ class CaseLevel:
     mean_people: Estimate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Meta:
     """The meta-evaluation of one run."""
 

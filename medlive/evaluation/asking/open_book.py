@@ -24,7 +24,7 @@ NO_DAY = "the day the case was posted on is not known"
 NOTHING = "no snippet is dated on or before the day the case was posted on"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OpenBook:
     """Where the snippets of a run come from."""
 

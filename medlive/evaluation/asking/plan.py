@@ -36,7 +36,7 @@ def estimate_tokens(text: str) -> int:
     return round(len(text.encode("utf-8", "replace")) / BYTES_A_TOKEN)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """What calls would take."""
 

@@ -57,7 +57,7 @@ AN_ANSWER = 800
 """Tokens that a plan assumes of an answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunResult(CallsMade):
     """What a run came to: every case counts under one state, `missing` ones were not asked."""
 

@@ -22,7 +22,7 @@ Entry = tuple[BundleReport, GradedRun]
 """A bundle that may be ranked, and its run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ranking:
     """The bundles of the same cases, template, evidence and grader."""
 

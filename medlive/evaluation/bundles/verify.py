@@ -21,7 +21,7 @@ from .files import read_bundle
 from .steps import STEPS, Verification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BundleReport(Report):
     """The results of all steps, and what was read."""
 

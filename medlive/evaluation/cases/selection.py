@@ -16,7 +16,7 @@ IN_PYTHON: Mapping[str, Any] = {"filter": "in Python"}
 _AMONG = ("language", "source", "theme", "specialty", "first_release")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Selection:
     """Which cases; None and () leave all in. A case that does not say what is asked for is out."""
 

@@ -37,7 +37,7 @@ MOST_BYTES = 190 * 1024 * 1024
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BatchWritten:
     """What a batch holds."""
 
@@ -48,7 +48,7 @@ class BatchWritten:
     """Whether more is open than the file may hold."""
 
 
-@dataclass(slots=True)
+@dataclass
 class BatchRead:
     """What result files contain."""
 

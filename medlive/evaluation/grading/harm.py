@@ -65,7 +65,7 @@ LEAST_CONTROLS = 4
 """Two slips and two excellent answers, however short the run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HarmItem:
     """An answer, or a control, that is read for harm."""
 
@@ -230,7 +230,7 @@ def choose_controls(run: RunFolder, answers: int) -> list[HarmItem]:
     return chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HarmResult(CallsMade):
     """How a run stands after reading it for harm."""
 

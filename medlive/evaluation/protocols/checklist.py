@@ -64,7 +64,7 @@ LOW = 0.6
 """Items on which a smaller share of the labels is equal are listed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rated:
     """One rating of one answer."""
 
@@ -75,7 +75,7 @@ class Rated:
     usable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judged:
     """What the judge gave an answer, and people where they are compared."""
 

@@ -53,7 +53,7 @@ def threshold(share: float, n: int) -> int:
     return max(1, math.ceil(min(1.0, share) * n - 1e-9))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hits:
     """What an answer covers of a rubric."""
 

@@ -38,7 +38,7 @@ def cases_of(material: Material) -> Iterator[EvaluationCase]:
     return chain.from_iterable(run.cases for run in material)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """Figures to be printed, drawn and stored."""
 
@@ -72,7 +72,7 @@ def format_cell(cell: Cell) -> str:
     return "NA" if cell is None else str(cell)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Results:
     """What a protocol found."""
 

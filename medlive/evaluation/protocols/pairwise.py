@@ -51,7 +51,7 @@ _STEPS = 10_000
 _CLOSE = 1e-10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Match:
     """One match; places of models count from 0."""
 

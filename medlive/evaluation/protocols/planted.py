@@ -18,7 +18,7 @@ KINDS = ("dose", "drug", "side", "negation", "omission")
 """What is wrong with the edited sentence."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Edit:
     """One planted error."""
 

@@ -138,7 +138,7 @@ class RunInfo(Frozen):
         return named or self.evidence is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelUse:
     """Which model answers, and how it is asked."""
 
@@ -152,7 +152,7 @@ class ModelUse:
     """"raw"; None: as the template says, "open-book" or "closed"."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunFolder:
     """An opened and checked run folder."""
 

@@ -17,7 +17,7 @@ from medlive.llm.prompts import fenced
 EVIDENCE = "evidence.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snippet(LogRow):
     """One passage that is put before one case's question."""
 
@@ -47,7 +47,7 @@ class Snippet(LogRow):
         return {name: value for name, value in shown.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """The snippets of a run's cases."""
 
@@ -104,7 +104,7 @@ WITHOUT_EVIDENCE = {"open-book": "open"}
 LANGUAGES = ("en", "zh")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PromptTemplate:
     """A template with its texts by language; `$narrative` and `$query` stand for the case's own, `$evidence` for
     the snippets of a template that takes some."""

@@ -24,7 +24,7 @@ from .score import ScoreTable
 NO_WEEK = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelWeek:
     """One model in one week: what it scored, and what the scale expects of it there."""
 
@@ -43,7 +43,7 @@ class ModelWeek:
         return not self.low <= self.score <= self.high
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScaleWeek:
     """The cases of one release."""
 
@@ -54,7 +54,7 @@ class ScaleWeek:
     models: tuple[ModelWeek, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CaseItem:
     """A case, or one criterion of it, with what it tells of models."""
 
@@ -63,7 +63,7 @@ class CaseItem:
     figures: Item
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AbilityTable:
     """Models on one scale, and the cases that put them there."""
 

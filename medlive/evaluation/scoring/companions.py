@@ -33,7 +33,7 @@ CORE = "core"
 Narrow = Callable[[EvaluationCase], EvaluationCase]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Companions:
     """One model's figures beside its headline score."""
 
@@ -46,7 +46,7 @@ class Companions:
     cases without such a positive criterion have none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LengthControl:
     """How a score goes with the length of the answers, in characters (ClinConsensus, Table 11)."""
 
@@ -175,7 +175,7 @@ RATES: Mapping[str, str] = {
 """The rates of `HarmRates`, each with its name in tables."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HarmRates:
     """Shares of one model's answers, with intervals."""
 

@@ -45,7 +45,7 @@ from .fresh import PERMUTATIONS
 from .score import ScoreTable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PaperFigure:
     """The source paper's figure: cases after the cutoff against *all* cases."""
 
@@ -56,7 +56,7 @@ class PaperFigure:
     high: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelContamination:
     """One run's figures; None wherever its model's cutoff is unknown or a side is empty."""
 
@@ -90,7 +90,7 @@ class ModelContamination:
         return sum(placebo >= own for placebo in self.placebos or ())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ArmDrop:
     """One model asked in the thread's own words and in the rewritten case's: does rewriting hide memory?"""
 
@@ -101,7 +101,7 @@ class ArmDrop:
     """Of (raw - rewritten) by case: positive where the thread's own words help more on what may have been seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContaminationTable:
     """Every model's figures, in the score table's order."""
 
@@ -110,7 +110,7 @@ class ContaminationTable:
     arms: tuple[ArmDrop, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Run:
     """One run of the table."""
 
@@ -340,7 +340,7 @@ def _month_end(day: date) -> int:
     return day.replace(day=last).toordinal()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BookArm:
     """One model with and without evidence."""
 

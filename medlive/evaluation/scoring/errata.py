@@ -28,7 +28,7 @@ class ErrataMode(StrEnum):
     """Look for none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunErrata:
     """The errata that apply to a run, and the parts of it that they affect."""
 
@@ -70,7 +70,7 @@ class RunErrata:
             yield f"no errata of {self.version} were found, none are applied"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ErrataUse:
     """How errata were handled, for each run in scoring order."""
 

@@ -92,7 +92,7 @@ def rows_by(values: Iterable[str | None]) -> dict[str, Places]:
     return {name: np.array(rows[name]) for name in sorted(rows, key=slice_order)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ScoreEstimate(Estimate):
     """A mean with its 95 % interval and its bounds over ungraded and unanswered cases; no case has no bounds."""
 

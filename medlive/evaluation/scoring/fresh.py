@@ -30,7 +30,7 @@ PERMUTATIONS = 4999
 ALPHA = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Window:
     """The days of posting that are scored, both inclusive; None: no end."""
 
@@ -73,7 +73,7 @@ class Window:
 ALWAYS = Window()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FreshScore:
     """One model on the cases after every cutoff."""
 
@@ -82,7 +82,7 @@ class FreshScore:
     standing: Standing | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FreshRanking:
     """The models whose cutoff is known, best first, on cases that none of them can have seen in training."""
 

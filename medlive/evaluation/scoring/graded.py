@@ -46,7 +46,7 @@ _NAMED = 5
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grader:
     """Who graded."""
 
@@ -174,7 +174,7 @@ class GradedRun:
         return scores
 
 
-@dataclass(slots=True)
+@dataclass
 class _JudgeLog:
     """What a log holds of one judge."""
 

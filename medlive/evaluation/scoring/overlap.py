@@ -18,7 +18,7 @@ LEAST = 5
 _FLAT = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profiles:
     """Models' mean scores over a kind of slice, and how alike its values are."""
 
@@ -30,7 +30,7 @@ class Profiles:
     """Pearson's r over the models; NaN for fewer than three of them, or where a value's means are all alike."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorstCases:
     """The lowest cases of each model, of those that every model has a score for, and how far they are shared."""
 

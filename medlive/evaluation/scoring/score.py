@@ -64,7 +64,7 @@ from .refusals import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rates:
     """Counts reported beside a score, of `cases` and of `criteria`."""
 
@@ -80,7 +80,7 @@ class Rates:
     """Cases whose rubric has no positive criterion."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoredCases:
     """The cases that a model is scored on, and those that only other models have."""
 
@@ -91,7 +91,7 @@ class ScoredCases:
     """Cases that another model has a score for and this one does not, in the runs' order."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelScore:
     """One run's figures under one metric."""
 
@@ -117,7 +117,7 @@ class ModelScore:
         return self.slices.get(kind, {}).get(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoreTable:
     """Every model's score, best first, and how they compare."""
 

@@ -45,7 +45,7 @@ MAX_PROBLEMS_KEPT = 1000
 """Problems kept with their names; further ones are only counted: a ruined archive must not fill memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """A labelled part of a document; the label may be empty."""
 
@@ -53,7 +53,7 @@ class Section:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Document:
     """A source document before it is cut."""
 
@@ -193,7 +193,7 @@ def _split_long(sentence: str, limit: int) -> Iterator[str]:
     yield sentence[start:]
 
 
-@dataclass(slots=True)
+@dataclass
 class ReadLog:
     """The account of one reading of a corpus; every member ends in one of its counts or in a passage."""
 
@@ -211,7 +211,7 @@ class ReadLog:
             self.problems.append((member[:300], cause[:300]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reader:
     """A kind of corpus: how it is recognised and how its documents are read.
 
@@ -236,7 +236,7 @@ class Fetched(BaseModel, frozen=True, extra="forbid"):
     selection: str  # What was chosen of it, as JSON
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Corpus:
     """A named source of evidence on disk; reading it twice gives the same passages."""
 

@@ -99,7 +99,7 @@ def _frames(file: Path) -> Iterator[Frame]:
         yield from frames(cast("BufferedIOBase", stream))
 
 
-@dataclass(slots=True)
+@dataclass
 class _Valid:
     """Which record of each article holds, by the record's number over all files, from 1."""
 

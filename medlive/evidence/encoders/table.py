@@ -60,7 +60,7 @@ class EncoderModel(BaseModel, frozen=True, extra="forbid"):
         return tuple(dict.fromkeys([self.query, self.passage or self.query]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EncoderSettings:
     """Where models are looked for and how they are run."""
 

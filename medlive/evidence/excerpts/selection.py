@@ -40,7 +40,7 @@ LEAST_KNOWN = 60
 """Units of weight from which on a sentence that is shown already is not shown again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShownPassage:
     """A section as a judge is given it."""
 

@@ -61,7 +61,7 @@ _HEAD = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
 _TAIL = b"</PubmedArticleSet>\n"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Fetch:
     """A fetch of a corpus: what it would do, and what it did."""
 

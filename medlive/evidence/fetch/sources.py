@@ -31,7 +31,7 @@ class Selection(BaseModel, frozen=True):
     types: tuple[ArticleType, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RemoteFile:
     """A file that a publisher offers."""
 
@@ -46,7 +46,7 @@ class RemoteFile:
         split_name(self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """A public corpus: where it is, whose it is, how large."""
 

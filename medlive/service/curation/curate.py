@@ -122,7 +122,7 @@ class CurationCounts:
         return dict(vars(self))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CurationRun:
     """What a run of the filters and the agents did, and where all threads stand after it."""
 

@@ -34,7 +34,7 @@ Subject = tuple[str, str]
 """What a search phrase is about: disease, drug or procedure (other: a phrase without a known term); its name."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Gap:
     """A subject on which the library held nothing."""
 

@@ -38,7 +38,7 @@ _BATCH = 500
 """Imported threads saved in one transaction."""
 
 
-@dataclass(slots=True)
+@dataclass
 class HarvestResult:
     """The result of harvesting one source."""
 

@@ -38,7 +38,7 @@ MAX_PROBLEMS = 50
 """Most problems listed in full; all are counted."""
 
 
-@dataclass(slots=True)
+@dataclass
 class ReparseResult:
     """The result of parsing a source's pages again."""
 

@@ -46,7 +46,7 @@ _MIN_TITLE_BYTES = 30
 """A shorter title may belong to other threads too, and is not searched for in pages."""
 
 
-@dataclass(slots=True)
+@dataclass
 class TakedownResult:
     """The result of a takedown."""
 

@@ -77,7 +77,7 @@ _LOCK = "medlive snapshot freeze"
 _PAGE = 5_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FreezeResult:
     """A frozen snapshot: its counts, and what was kept out."""
 

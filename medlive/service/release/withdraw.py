@@ -40,7 +40,7 @@ TAKEN_DOWN_REASON = "taken down"
 """The public reason of every takedown; the reason given is not published."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WithdrawResult:
     """A withdrawal, whether it was `already` made, the frozen snapshots concerned, and the rewritten errata."""
 

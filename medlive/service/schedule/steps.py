@@ -58,7 +58,7 @@ StepStatus = Literal["done", "due", "retry", "blocked"]
 due, but a person must remove an obstacle first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepState:
     """One step at a moment: the ISO week it is run for, its status and its next time."""
 

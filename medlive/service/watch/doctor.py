@@ -31,7 +31,7 @@ from .facts import clock_problem
 from .notify import places, send
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Diagnosis:
     """One line of the report."""
 

@@ -31,7 +31,7 @@ Clock = Callable[[], datetime] | None
 """What decides which weekly steps are due; None: the database's clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Facts:
     """Everything that checks read, at one moment."""
 

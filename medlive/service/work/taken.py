@@ -114,7 +114,7 @@ def find_obstacle(error: BaseException) -> MedliveError | None:
     return error if isinstance(error, _SURROUNDINGS) else None
 
 
-@dataclass(slots=True)
+@dataclass
 class Pause:
     """Why no jobs of a queue are taken, and until when."""
 

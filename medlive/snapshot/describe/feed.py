@@ -25,7 +25,7 @@ _SUMMARY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Release:
     """A version that is published completely."""
 

@@ -414,7 +414,7 @@ STEPS: tuple[tuple[str, Callable[[Inspected, Faults], None]], ...] = (
 """The steps, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class VerificationReport(Report):
     """The results of all steps, and what the snapshot states."""
 

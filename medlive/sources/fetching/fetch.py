@@ -54,7 +54,7 @@ _CONNECTIONS = 64
 """Most connections of one run, over all hosts; each host's are bounded by its concurrency."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _Host:
     """The state of one host in a run."""
 
@@ -77,7 +77,7 @@ class _Host:
             )
 
 
-@dataclass(slots=True)
+@dataclass
 class _Request:
     """A request for a page, and for where its redirects lead."""
 

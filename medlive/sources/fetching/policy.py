@@ -122,7 +122,7 @@ RobotsState = Literal["rules", "absent", "unreadable"]
 refusals too)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Robots:
     """A host's rules as they were found in one run, with the bytes they were read from."""
 

@@ -28,7 +28,7 @@ _ON_CASES: Mapping[str, tuple[Act, ...]] = {
 TEMPLATES.globals |= {"act_labels": LABELS}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Actions:
     """What `audit/_actions.html` offers about a subject; the page passes it as `actions`."""
 

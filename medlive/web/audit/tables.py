@@ -17,7 +17,7 @@ from medlive.guard.bounds import SEARCH_CHARS
 from medlive.web.pages import quote_path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """A table page; the first column leads to the row's own page, and holds what is long."""
 
@@ -111,7 +111,7 @@ TABLE = "table"
 _TIMES = ("since", "until")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
     """A table's name, filter, sort and place; `at` is the row that a page about one of its rows came from."""
 

@@ -49,7 +49,7 @@ _Record = Mapping[str, Any]
 _NO_CURATION: _Record = {"elements": (), "claims": (), "calls": (), "checks": ()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """A stretch of a text, the elements whose quotes hold it, and those whose quotes begin with it."""
 
@@ -58,7 +58,7 @@ class Part:
     begins: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Marked:
     """A message or the title, with its quotes."""
 
@@ -67,7 +67,7 @@ class Marked:
     about: Mapping[str, object]  # Role, verified, posted_at …; empty for the title
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stretch:
     """Which messages a page of a thread shows, and where the others are."""
 

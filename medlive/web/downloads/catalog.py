@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _WITH_ROWS = ("data/", "livemedbench.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ShownSnapshot(Release):
     """A snapshot that the site shows."""
 

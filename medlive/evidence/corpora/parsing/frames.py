@@ -26,7 +26,7 @@ _DOCTYPE = re.compile(
 _END = b"</PubmedArticleSet"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Frame:
     """One record as it stands in the file, or the place where one was lost."""
 
