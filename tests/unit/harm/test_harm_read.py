@@ -188,7 +188,7 @@ def test_calls_about_one_case_share_all_before_the_answer() -> None:
 
 
 def _fields(material: Material) -> dict[str, Any]:
-    return {name: getattr(material, name) for name in material.__slots__}
+    return dict(vars(material))
 
 
 @pytest.mark.parametrize(
