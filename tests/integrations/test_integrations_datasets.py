@@ -56,7 +56,7 @@ def test_one_line_loads_a_published_version_or_the_newest(
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     at = "some-group/medlive"
     with hub_server() as hub:
-        for version, cases in (("2026.W47", 2), ("2026.W46", 1)):
+        for version, cases in (("2026.W46", 1), ("2026.W47", 2)):
             snapshot = prepared(a_snapshot(tmp_path, version, cases=cases))
             HubRepository(at, endpoint_url=hub.url).publish(snapshot)
         # The client reads the hub's address once, when it is imported.
