@@ -45,7 +45,6 @@ _MOST_REASONS = 50
 
 def freeze(
     week: str | None = None,
-    anew: bool = False,
     partial: bool = False,
     by: ByOption = None,
     key: Path | None = None,
@@ -60,7 +59,6 @@ def freeze(
 
     Args:
         week: The ISO week; default: the present one.
-        anew: Drop an unfinished freeze of the week.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
         key: Key [MEDLIVE_SIGNING_KEY…].
         require_signature: Freeze nothing without a key.
@@ -82,7 +80,6 @@ def freeze(
             freeze_week,
             week,
             key=signing_key,
-            anew=anew,
             partial=BY_PERSON if partial else None,
             by=by,
             tick=tick,

@@ -7,6 +7,8 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 
 from collections.abc import Sequence
 
+from sqlalchemy import func
+
 from medlive.db.mapping import Record, int_array
 from medlive.db.session import Session
 from medlive.db.tables.intake import BandSchemeRow
@@ -93,18 +95,18 @@ async def find_candidates(
     return near.all()
 
 
-async def unfilled_after(session: Session, scheme: str) -> int | None:
-    """The revision up to which accepted threads have their bands in this scheme; None when all have.
+async def has_scheme(session: Session, scheme: str) -> bool:
+    """Whether accepted threads have their bands in this scheme; if not, whoever asks adds them in this transaction.
 
     Bands of another scheme are removed: they are never found again. Call it in one's turn.
     """
-    state = await session.get(BandSchemeRow, scheme, populate_existing=True)
-    if state is not None:
-        return state.filled_to if state.finished_at is None else None
+    state = await session.get(BandSchemeRow, scheme)
+    if state and state.finished_at:
+        return True
     await session.run("TRUNCATE bands")
     await session.run("DELETE FROM band_schemes")
-    await session.insert(BandSchemeRow(scheme=scheme))
-    return 0
+    await session.insert(BandSchemeRow(scheme=scheme, finished_at=func.now()))
+    return False
 
 
 async def accepted_revisions(
@@ -121,20 +123,3 @@ async def accepted_revisions(
         most=limit,
     )
     return accepted.all()
-
-
-async def note_filled(
-    session: Session,
-    scheme: str,
-    *,
-    to: int | None,
-) -> None:
-    """Note up to which revision the bands are there; None: all are."""
-    await session.run(
-        """
-        UPDATE band_schemes SET filled_to = coalesce(:to, filled_to),
-        finished_at = CASE WHEN CAST(:to AS int) IS NULL THEN now() ELSE finished_at END WHERE scheme = :scheme
-        """,
-        scheme=scheme,
-        to=to,
-    )

@@ -11,7 +11,7 @@ from pathlib import Path
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.harvest import harvests
-from medlive.db.runs import finish_import, save_problems, start_import
+from medlive.db.runs import finish_import, start_import
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import save_identifiers, save_threads
@@ -261,9 +261,7 @@ async def import_file(
     except MedliveError as exc:
         await database.ask(finish_import, run, counts, problem=exc.message)
         raise
-    async with database.begin() as session:
-        await save_problems(session, run, str(path), problems)
-        await finish_import(session, run, counts)
+    await database.ask(finish_import, run, counts)
     return counts, problems
 
 

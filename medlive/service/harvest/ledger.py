@@ -131,10 +131,7 @@ class PostgresLedger:
     async def aclose(self) -> None:
         """Wait until all events are saved, add requests that no event followed, and close the WARC file."""
         await self._batcher.aclose()
-        sent = self.fetcher.counts - self._saved_requests
-        await self.database.ask(harvests.add_counts, self.run, sent)
-        self._saved_requests += sent
-        self.counts += sent
+        await self._save_all(())
         if self._writer:
             await asyncio.to_thread(self._writer.close)
             await self.database.ask(fetches.mark_sealed, self._archive_id)

@@ -58,7 +58,7 @@ from medlive.service.release.freeze import WeekIncomplete, freeze
 from medlive.service.release.publish import announce_week, publish_week, verify_week
 from medlive.service.waiting import Liveness
 from medlive.service.watch.facts import Clock
-from medlive.service.watch.notify import keep_looking, look_safely
+from medlive.service.watch.notify import keep_looking, look
 from medlive.service.wiring import build_filters, open_pipeline
 from medlive.service.work.jobs import end_tasks, open_app, queue_lost, run_step_job
 from medlive.service.work.taken import STEP
@@ -158,7 +158,7 @@ class _Runner:
         if self.once:
             while due := await self._find_due():
                 await self._run_step(due[0])
-            await look_safely(self.database, self.settings, clock=self.clock)
+            await look(self.database, self.settings, clock=self.clock)
             return
         alive = asyncio.Event()
         looking = asyncio.create_task(

@@ -230,17 +230,15 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
-    seconds = took = None
+    took = None
     if run.finished_at and run.starts == 1:
         span = run.finished_at - run.started_at
-        seconds = max(0, round(span.total_seconds()))
-        took = str(timedelta(seconds=seconds))
+        took = str(timedelta(seconds=max(0, round(span.total_seconds()))))
     return {
         "week": run.week,
         "outcome": run.outcome.value,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
-        "seconds": seconds,
         "took": took,
         "counts": dict(run.counts),
         "in_short": summarize_counts(run.counts),
