@@ -284,21 +284,6 @@ async def test_a_message_that_a_harvest_refuses_is_not_stored_later(
     assert again.counts == {"fault": 1, "pages": 1}
 
 
-async def test_the_latest_harvests_figures_are_brought_up_to_date(
-    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await harvested(database, settings, monkeypatch)
-    told = dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
-    assert (told["end:layout"], told["end:fault"], told["field:posted_at"]) == (
-        0.25,
-        0.25,
-        0.5,
-    )
-    await reparse(database, settings)
-    told = dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
-    assert (told["end:layout"], told["field:posted_at"]) == (0.0, 1.0)
-
-
 # --- retention -------------------------------------------------------------------------------------------
 
 

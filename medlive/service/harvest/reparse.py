@@ -12,7 +12,6 @@ from typing import NamedTuple
 from medlive.config import Settings
 from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
 from medlive.db.harvest.frontier import settle
-from medlive.db.harvest.harvests import latest_run, save_measures
 from medlive.db.runs import recorded_run
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import FrontierRow, FrontierState
@@ -28,7 +27,7 @@ from medlive.sources.registry import build_site
 from medlive.sources.source import Site, SourceError
 from medlive.threads.model import Thread
 
-from .harvest import compare_run, store_threads
+from .harvest import store_threads
 from .ledger import Tick, check_harvested
 
 COMMAND = "source reparse"
@@ -81,8 +80,7 @@ async def reparse_source(
     """Parse the latest pages of a source's threads again with the current adapter.
 
     Each batch is committed, so that a killed run keeps its work; a second run finds all unchanged. A thread that
-    can no longer be parsed is reported and left as it was. The latest harvest's figures are brought up to date.
-    Raises DatabaseUnavailable.
+    can no longer be parsed is reported and left as it was. Raises DatabaseUnavailable.
     """
     done = ReparseResult(source)
     site = build_site(source, settings.sources.get(source))
@@ -104,11 +102,6 @@ async def reparse_source(
             await database.ask(_save, done, parsed)
             tick(done.counts.total() - done.counts["pages"])
             after = ids[-1]
-        async with database.begin() as session:
-            run_id, is_measured = await latest_run(session, source) or (0, False)
-            if is_measured:
-                figures, _ = await compare_run(session, source, run_id)
-                await save_measures(session, run_id, figures)
     return done
 
 

@@ -54,7 +54,7 @@ async def read_problems(
             "severity": problem.severity,
             "text": problem.text,
             "next_step": problem.next_step,
-            "acknowledged": problem.is_acknowledged(facts.moment),
+            "acknowledged": problem.is_acknowledged,
         }
         for problem in await checks.read_problems(database, facts)
     ]
@@ -65,7 +65,6 @@ async def acknowledge(
     settings: Settings,
     code: str,
     *,
-    lasts: timedelta | None,
     why: str | None,
     by: str | None,
 ) -> list[dict[str, Any]]:
@@ -82,7 +81,6 @@ async def acknowledge(
         db_watch.acknowledge,
         code,
         patience=checks.ENDS_AFTER,
-        lasts=lasts,
         why=why,
         by=by,
     )
