@@ -42,8 +42,6 @@ QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
 AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
 """Step → the step that must be done first, for the same week; it follows at once."""
-BY_HAND = {QUEUE: CURATE}
-"""Step → the equivalent command for cron or by hand, where there is one that is recorded."""
 QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
 QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
 """Step → the queue of its jobs; a harvest is in `harvest`."""
@@ -298,23 +296,20 @@ def step_states(
         # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
         week = iso_week(moment if name.startswith(_HARVEST) else slot)
         done_week, is_due, latest = _read_history(name, time, moment, history)
+        since = _delays_count_from(name, history)
         status: StepStatus = "done"
-        retry_at = None
+        retry_at, next_at, overdue = None, slot + WEEK, False
         if is_due:
-            retry_at = _retry_time(history, command_of(name), week, moment)
-            is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
-            status = "retry" if is_waiting else "due"
+            status = "due"
             if name in blocked:
                 status = "blocked"
-        since = _delays_count_from(name, history)
-        next_at, overdue = slot + WEEK, False
-        if status != "done":
+            elif not ignore_retry:
+                retry_at = _retry_time(history, command_of(name), week, moment)
+                status = "retry" if retry_at else "due"
             next_at = slot
-            if done_week:
-                next_at = min(slot, due_at(week_bounds(done_week)[0], time) + WEEK)
-            elif since:
-                first = due_at(since, time)
-                next_at = min(slot, first if first >= since else first + WEEK)
+            if start := week_bounds(done_week)[1] if done_week else since:
+                first = due_at(start, time)
+                next_at = min(slot, first if first >= start else first + WEEK)
             if since:
                 overdue = moment > max(next_at, since) + OVERDUE_AFTER
         states.append(
@@ -323,8 +318,8 @@ def step_states(
                 week=week,
                 slot=slot,
                 status=status,
-                why=blocked.get(name) if status == "blocked" else None,
-                retry_at=retry_at if status == "retry" else None,
+                why=blocked.get(name) if is_due else None,
+                retry_at=retry_at,
                 next_at=next_at,
                 overdue=overdue,
                 latest=latest,
@@ -336,7 +331,7 @@ def step_states(
 def _retry_time(
     history: History, command: str, week: str, moment: datetime
 ) -> datetime | None:
-    """When a step is tried again whose latest run failed in this week; None if it did not."""
+    """When a step is tried again whose latest run failed in this week; None: now, or it did not fail."""
     attempt = history.latest.get(command)
     if not has_failed(attempt, week):
         return None
@@ -344,7 +339,8 @@ def _retry_time(
     doublings = min(history.failures.get(command, 1) - 1, 10)
     wait: timedelta = min(RETRY_AFTER * 2**doublings, MOST_RETRY_AFTER)
     # Nobody waits for what a clock that was ahead has noted.
-    return None if ended > moment + CLOCK_BOUND else ended + wait
+    is_waiting = ended - CLOCK_BOUND <= moment < ended + wait
+    return ended + wait if is_waiting else None
 
 
 def _delays_count_from(name: str, history: History) -> datetime | None:
@@ -367,9 +363,7 @@ def _read_history(
     slot_week = iso_week(latest_slot(moment, time))
     is_expected = slot_week == iso_week(moment)
     latest, done_week = history.latest.get(command_of(name)), _week_done(name, history)
-    ended = None
     if source := source_of(name):
-        done_week = None
         if known := history.harvests.get(source):
             done_week, is_expected, latest = known.done_week, True, known.latest
     elif name in AFTER:
@@ -386,17 +380,14 @@ def _read_history(
                 # The scheduler's run ends after the snapshot is frozen and has the counts; or a later one by hand.
                 by_hand = Run(done_week, RunOutcome.DONE, at, at, {})
                 latest = max(latest or by_hand, by_hand, key=_end_of)
-        else:
-            command = BY_HAND.get(name, "")
-            latest = _newest(latest, history.latest.get(command))
-            done = history.done.get(command)
-            ended = _newest(history.done.get(command_of(name)), done)
-            if done:
+        elif name == QUEUE:
+            latest = _newest(latest, history.latest.get(CURATE))
+            if done := history.done.get(CURATE):
                 week = iso_week(latest_slot(done.started_at, time))
                 done_week = max(week, done_week or "")
         is_expected |= any(after < week <= slot_week for week in history.weeks)
     is_due = (done_week or "") < slot_week
-    is_due |= name == QUEUE and _has_late_threads(history, ended, slot_week)
+    is_due |= name == QUEUE and _has_late_threads(history, slot_week)
     return done_week, is_due and is_expected, latest
 
 
@@ -406,8 +397,9 @@ def _week_done(name: str, history: History) -> str | None:
     return None if run is None else run.week
 
 
-def _has_late_threads(history: History, queueing: Run | None, week: str) -> bool:
+def _has_late_threads(history: History, week: str) -> bool:
     """Whether a harvest for a week, or an earlier one, ended after the latest queueing began."""
+    queueing = _newest(history.done.get(command_of(QUEUE)), history.done.get(CURATE))
     if queueing is None:
         return False
     for harvest in history.harvests.values():
