@@ -150,7 +150,7 @@ async def test_a_parser_that_got_worse_takes_nothing_away(
         "unchanged": 1,
         "revised": 1,
     }
-    assert {(i, kind) for i, kind, _ in worse.problems} == {
+    assert {(p["thread_id"], p["kind"]) for p in worse.problems} == {
         ("5001", "layout"),
         ("5002", "fault"),
     }

@@ -54,7 +54,7 @@ def freeze(
     """Freeze the cases that are ready into the week's snapshot and write its folder.
 
     An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
-    where it is missing or incomplete. Exit status 1 while threads that were queued for the week are not decided. A
+    where it is missing. Exit status 1 while threads that were queued for the week are not decided. A
     week that has not come is refused; before the time of [schedule] freeze the terminal asks.
 
     Args:
@@ -111,7 +111,7 @@ def _check_time(week: str | None, yes: bool) -> None:
 
 def _remarks(done: "FreezeResult") -> Iterator[str]:
     if done.built_again:
-        yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
+        yield "its folder was missing and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
         yield f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown"
     if done.partial:

@@ -28,7 +28,6 @@ from medlive.db.curation.reviews import (
 from medlive.db.mapping import Record
 from medlive.db.runs import CURATE, recorded_run
 from medlive.db.session import Session, advisory_lock
-from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import load_thread
 from medlive.errors import (
@@ -248,7 +247,7 @@ async def queue_again(
         )
         overruled = []
         for revision in await overruled_revisions(session):
-            digest = _digest_for(pipeline, await overrules_of(session, revision))
+            _, digest = await _overruled(session, pipeline, revision)
             failures = await curations.count_failures(session, revision, digest)
             if max_attempts is None or failures < max_attempts:
                 overruled.append(revision)
@@ -325,11 +324,15 @@ def curation_works(
     return {CURATE_JOB: work, PROVE: prove}
 
 
-def _digest_for(pipeline: Pipeline, overrules: Sequence[OverruleRow]) -> str:
-    """The digest of the pipeline and what people overruled of a revision."""
-    if overruled := {o.overruled for o in in_force(overrules)}:
-        return digest_json([pipeline.digest, "overruled", *sorted(overruled)])
-    return pipeline.digest
+async def _overruled(
+    session: Session, pipeline: Pipeline, revision: int
+) -> tuple[set[str], str]:
+    """What people have overruled of a revision, and the digest of the pipeline with that."""
+    overruled = {o.overruled for o in in_force(await overrules_of(session, revision))}
+    digest = pipeline.digest
+    if overruled:
+        digest = digest_json([digest, "overruled", *sorted(overruled)])
+    return overruled, digest
 
 
 async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
@@ -337,9 +340,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
-        overrules = await overrules_of(session, revision)
-        overruled = {o.overruled for o in in_force(overrules)}
-        digest = _digest_for(pipeline, overrules)
+        overruled, digest = await _overruled(session, pipeline, revision)
         if await curations.is_decided(session, revision, digest):
             return None
     with bound(thread=name):

@@ -63,7 +63,6 @@ from medlive.snapshot.model import commitment, folder_name, week_end
 
 from .folder import (
     build_folder,
-    is_complete,
     lineage_of,
     restore_folder,
 )
@@ -95,7 +94,7 @@ class FreezeResult:
     dropped: int  # Cases held out until now and withdrawn without being published
     key_id: str | None  # The signing key; None for an unsigned snapshot
     already: bool  # Whether the week had been frozen before; its rows stay as they were
-    built_again: bool  # Whether its folder was missing or incomplete and was rebuilt
+    built_again: bool  # Whether its folder was missing and was rebuilt
     # As the manifest states it; None: frozen before it was noted
     audit_log: AuditLogHead | None
     partial: Partial | None  # How far the week was; None: whole
@@ -119,7 +118,7 @@ async def freeze(
     by: str | None = None,
     tick: Tick = lambda _done, _total: None,
 ) -> FreezeResult:
-    """Freeze a week, build its folder, and write the errata. Of a frozen week the folder is rebuilt if incomplete.
+    """Freeze a week, build its folder, and write the errata. Of a frozen week the folder is rebuilt if it is missing.
 
     Args:
         week: ISO week such as 2026.W47; None for the current week.
@@ -143,16 +142,12 @@ async def freeze(
                 hint="run this again when it has ended",
             )
         info = await database.ask(snapshots.find_snapshot, version)
-        is_whole = True
+        folder = snapshots_path(settings) / folder_name(version)
         already = info is not None and info.state == "frozen"
+        is_missing = already and not folder.exists()
         if info and already:
-            folder = snapshots_path(settings) / folder_name(version)
-            is_whole = await asyncio.to_thread(is_complete, folder, info)
-            if not is_whole:
-                _log.warning(
-                    "%s is missing or incomplete: rebuilding it from the frozen rows",
-                    folder,
-                )
+            if is_missing:
+                _log.warning("%s is missing: it is built again", folder)
                 await restore_folder(database, settings, info)
         else:
             if not await _can_resume(database, version):
@@ -173,7 +168,7 @@ async def freeze(
             info = await _build(database, settings, version, key)
         # What froze a week may have ended before it wrote them.
         await write_errata(database, settings, key=key)
-        return await _result(database, settings, info, already, not is_whole)
+        return await _result(database, settings, info, already, is_missing)
 
 
 async def _can_resume(database: Database, version: str) -> bool:

@@ -18,7 +18,6 @@ from medlive.db.release.snapshots import (
     find_snapshot,
     load_fixed,
     load_kept_out,
-    load_manifest,
 )
 from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
@@ -211,7 +210,6 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     if info is None:
         return None
     fixed = await load_fixed(session, week)
-    manifest = await load_manifest(session, week) or {}
     return {
         "state": info.state,
         "frozen_at": info.frozen_at,
@@ -219,7 +217,6 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
         "criteria": info.criteria,
         "held_out": fixed.numbers.held if fixed else None,
         "kept_out": Counter(hit.gate for hit in await load_kept_out(session, week)),
-        "proof": manifest.get("counts", {}).get("proof"),
         "publishable": info.publishable,
         "why_not": info.why_not,
         "signed": info.signature is not None,
