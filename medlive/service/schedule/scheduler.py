@@ -20,7 +20,7 @@ from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.audit_log import latest_act
 from medlive.db.curation.literature import PostgresAnswers
-from medlive.db.jobs import Queue, count_servers, count_waiting
+from medlive.db.jobs import Queue, count_servers
 from medlive.db.release.weeks import load_waits
 from medlive.db.runs import SCHEDULER_LOCK, forget_ahead, recorded_run, runs_of_week
 from medlive.db.session import (
@@ -331,24 +331,18 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
             max_attempts=settings.curation.max_attempts,
             week=week,
         )
-        async with database.begin() as session:
-            jobs = (await count_waiting(session, Queue.CURATE)).open
-            workers = await count_servers(session, Queue.CURATE)
-        curated = None
-        if jobs and not workers:
+        if not await database.ask(count_servers, Queue.CURATE):
             curated = await curate_queued(pipeline, grace_s=GRACE_S)
+            counts |= {key: value for key, value in curated.as_json().items() if value}
+            if pipeline.budget.stopped is not None:
+                counts["stopped"] = pipeline.budget.stopped
+            if problem := curated.find_problem(settings.schedule.failure_share):
+                counts["problem"] = problem
         with suppress(BudgetSpent, CircuitOpen):  # Then the next queueing reads them
             await pipeline.check_ready()
             for what, cases in (await rescan_cases(pipeline)).items():
                 if cases:
                     counts[f"read_again_{what}"] = cases
-    if curated is None:
-        return counts | {"left_to_workers": jobs}
-    counts |= {key: value for key, value in curated.as_json().items() if value}
-    if pipeline.budget.stopped is not None:
-        counts["stopped"] = pipeline.budget.stopped
-    if problem := curated.find_problem(settings.schedule.failure_share):
-        counts["problem"] = problem
     return counts
 
 
