@@ -7,11 +7,8 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 
 from collections.abc import Sequence
 
-from sqlalchemy import func
-
 from medlive.db.mapping import Record, int_array
 from medlive.db.session import Session
-from medlive.db.tables.intake import BandSchemeRow
 
 NEWEST = 64
 """Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
@@ -100,12 +97,15 @@ async def has_scheme(session: Session, scheme: str) -> bool:
 
     Bands of another scheme are removed: they are never found again. Call it in one's turn.
     """
-    state = await session.get(BandSchemeRow, scheme)
-    if state and state.finished_at:
+    finished = "SELECT finished_at FROM band_schemes WHERE scheme = :scheme"
+    if await session.value(finished, scheme=scheme):
         return True
     await session.run("TRUNCATE bands")
     await session.run("DELETE FROM band_schemes")
-    await session.insert(BandSchemeRow(scheme=scheme, finished_at=func.now()))
+    await session.run(
+        "INSERT INTO band_schemes (scheme, finished_at) VALUES (:scheme, now())",
+        scheme=scheme,
+    )
     return False
 
 
