@@ -367,15 +367,12 @@ def _read_history(
         if known := history.harvests.get(source):
             done_week, is_expected, latest = known.done_week, True, known.latest
     elif name in AFTER:
-        first = history.frozen_week
-        if name != VERIFY:
-            first = _week_done(AFTER[name], history)
-        is_expected = slot_week == first
+        is_expected = slot_week == _week_done(AFTER[name], history)
     else:
         # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
         after = ""
         if name == FREEZE:
-            after, done_week = history.frozen_week or "", history.frozen_week
+            after = done_week or ""
             if at := history.frozen_at:
                 # The scheduler's run ends after the snapshot is frozen and has the counts; or a later one by hand.
                 by_hand = Run(done_week, RunOutcome.DONE, at, at, {})
@@ -392,7 +389,9 @@ def _read_history(
 
 
 def _week_done(name: str, history: History) -> str | None:
-    """The latest week that the scheduler did a step for."""
+    """The latest week that the scheduler did a step for; a freeze by hand counts too."""
+    if name == FREEZE:
+        return history.frozen_week
     run = history.done.get(command_of(name))
     return None if run is None else run.week
 
