@@ -298,7 +298,8 @@ def step_states(
         done_week, is_due, latest = _read_history(name, time, moment, history)
         since = _delays_count_from(name, history)
         status: StepStatus = "done"
-        retry_at, next_at, overdue = None, slot + WEEK, False
+        retry_at: datetime | None = None
+        next_at, overdue = slot + WEEK, False
         if is_due:
             status = "due"
             if name in blocked:
