@@ -16,10 +16,10 @@ STYLE = ROOT / "docs" / "builders" / "style.md"
 _LEFT = {"measurements", "decisions"}
 _GENERATED = {"attacks.md"}
 _ALLOWED = re.compile(
-    r"stands? (?:for|alone|together|side by)\b|stands?\s+in (?:where|for)\b|stand in, was|stand-in|--anew|anew:"
+    r"stands? (?:for|alone|together|side by)\b|stands?\s+in (?:where|for)\b|stand in, was|stand-in|anew:"
     r"|told (?:apart|from)|`[^`\n]*`"
 )
-"""Ordinary English, the option `--anew` and its meaning in a docstring, and code."""
+"""Ordinary English, and code."""
 
 
 class Text(NamedTuple):

@@ -90,7 +90,7 @@ class Staff:
         while quiet < 3:
             await self._or_fault(asyncio.ensure_future(asyncio.sleep(_WAKE_S)))
             # What was under way may have begun before the clock moved: only looks after that count.
-            busy = self._looks < looks + 2 or _lanes() or self.rows(_UNDER_WAY)[0][0]
+            busy = self._looks < looks + 2 or _is_busy() or self.rows(_UNDER_WAY)[0][0]
             quiet = 0 if busy else quiet + 1
 
     async def next_moment(self, moment: datetime, until: datetime) -> datetime:
@@ -134,9 +134,9 @@ class Staff:
                 ) from task.exception()
 
 
-def _lanes() -> bool:
+def _is_busy() -> bool:
     """Whether a step of the scheduler is under way."""
     return any(
-        getattr(task.get_coro(), "__name__", "") == "_run_lane"
+        getattr(task.get_coro(), "__name__", "") == "_run_step"
         for task in asyncio.all_tasks()
     )

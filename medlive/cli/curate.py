@@ -63,7 +63,7 @@ def curate(
     rows = list(map(list, done.funnel))
     columns = ["stage", "outcome", "reason", "threads"]
     return Result(
-        done.as_json(),
+        done.as_json() | {"funnel": rows},
         [Grid(columns, rows, "All threads so far")],
         [*_remarks(done), *done.counts.faults],
         _find_obstacle(done),

@@ -332,12 +332,9 @@ def reparse(sources: SourcesArgument = None) -> Result:
     for result in done:
         damaged = sorted(result.damaged)
         rows.append([result.source, *(result.counts[end] for end in ends)])
-        unread = []
-        for thread_id, kind, message in result.problems:
-            unread.append({"thread_id": thread_id, "kind": kind, "message": message})
-            notes.append(f"{result.source}/{thread_id}: {kind}: {message}")
-        own = fields_of(result) | {"problems": unread, "damaged": damaged}
-        value.append(own)
+        for problem in result.problems:
+            notes.append(f"{result.source}/{': '.join(problem.values())}")
+        value.append(fields_of(result) | {"damaged": damaged})
         if result.busy:
             problems.append(f"{result.source} is being harvested")
         problems += [f"{path} is damaged or missing" for path in damaged]

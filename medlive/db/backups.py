@@ -13,9 +13,6 @@ SCRATCH_SUFFIX = "_restore_check"
 SCRATCH_NOTE = (
     "scratch database of medlive: backups are tried in it, and it may be dropped"
 )
-_MAY_CREATE = (
-    "SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user"
-)
 _SIZE = "SELECT pg_database_size(current_database())"
 _NOTE_OF = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = :name"
 
@@ -53,11 +50,6 @@ async def list_takedowns(
 async def server_version(session: Session) -> int:
     """The server's major version."""
     return int(await session.value("SHOW server_version_num")) // 10_000
-
-
-async def may_create_databases(session: Session) -> bool:
-    """Whether this user may create databases."""
-    return bool(await session.value(_MAY_CREATE))
 
 
 async def database_size(session: Session) -> int:

@@ -188,11 +188,6 @@ async def forget_failures(session: Session) -> None:
         """)
 
 
-async def take_turn(session: Session, key: int) -> bool:
-    """Whether this transaction alone has the lock of this number, until it ends; it does not wait."""
-    return bool(await session.value("SELECT pg_try_advisory_xact_lock(:key)", key=key))
-
-
 FORGOTTEN_AFTER = timedelta(days=1)
 """The row of a worker that was killed is removed by the next one that starts after this time."""
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import func
 
@@ -16,13 +16,10 @@ from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.logs import bound, kept_lines
 
-from .mapping import Record, read, row_of
+from .mapping import Record, read
 from .session import Database, Session
-from .tables.intake import ImportProblemRow, ImportRunRow, RunOutcome
+from .tables.intake import ImportRunRow, RunOutcome
 from .tables.release import EvaluationRunRow, PipelineRunRow
-
-if TYPE_CHECKING:
-    from medlive.sources.files import ImportProblem
 
 SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
@@ -40,14 +37,6 @@ async def start_import(
         file=file, assumed_posted_at=assumed_posted_at, outcome=RunOutcome.RUNNING
     )
     return (await session.insert(run)).id
-
-
-async def save_problems(
-    session: Session, run_id: int, file: str, problems: Sequence["ImportProblem"]
-) -> None:
-    """Keep the lines that became no thread, each once."""
-    rows = [row_of(ImportProblemRow, p, run_id=run_id, file=file) for p in problems]
-    await session.insert_rows(ImportProblemRow, rows, skip_known=True)
 
 
 async def finish_import(

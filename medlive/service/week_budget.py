@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from medlive.clock import iso_week, now, week_bounds
 from medlive.config import BudgetSection
-from medlive.curation.model import Outcome
-from medlive.db.audit.spending import count_ended, stage_spending
+from medlive.db.audit.spending import stage_spending
 from medlive.db.session import Session
 from medlive.llm.budget import BudgetSpent
 
@@ -59,7 +58,6 @@ async def read_spending(
     """
     week = iso_week(now())
     since, until = week_bounds(week)
-    kept = await count_ended(session, Outcome.KEPT, since, until)
     known_stages: dict[str, float] = {}
     unpriced = estimated = 0
     for stage in await stage_spending(session, since, until):
@@ -77,8 +75,6 @@ async def read_spending(
         "budget_usd": budget.week_usd,
         "known_stages": known_stages,
         "stage_budget_usd": dict(budget.stage_week_usd),
-        "kept": kept,
-        "usd_a_kept_case": total / kept if kept and total is not None else None,
         "waiting": waiting,
         "projected_usd": None
         if usd_a_thread is None or total is None

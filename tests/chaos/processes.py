@@ -37,7 +37,6 @@ WAKE_S, HEARTBEAT_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 4.0, 0.3
 _HURRIED = (
     (jobs, "HEARTBEAT_S", HEARTBEAT_S),
     (worker, "HEARTBEAT_S", HEARTBEAT_S),
-    (worker, "SWEEP_S", 10.0),
     (jobs, "STALLED_AFTER_S", STALLED_AFTER_S),
     (reported, "STALLED_AFTER_S", STALLED_AFTER_S),
     (database, "RETRY_S", RETRY_S),

@@ -28,10 +28,11 @@ from medlive.service.curation.curate import (
     CurationCounts,
     curate_queued,
     curate_revision,
-    curation_work,
+    curation_works,
 )
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
+from medlive.service.work.taken import CURATE
 from tests.support.scripted import (
     KIND,
     THREAD,
@@ -212,7 +213,7 @@ async def test_who_is_broken_off_keeps_what_is_under_way_before_another_asks(
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     keeps = Gated("keeps")
     job = asyncio.ensure_future(
-        curation_work(pipeline(database, keeps), CurationCounts())(revision)
+        curation_works(pipeline(database, keeps), CurationCounts())[CURATE](revision)
     )
     await keeps.reached.wait()
     job.cancel()

@@ -14,9 +14,11 @@ from medlive.config import Settings
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.embedded import find_program
 from medlive.db.harvest.harvests import quarantine
+from medlive.db.runs import start_import
 from medlive.db.schema.rights import IMMUTABLE
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import Base
+from medlive.db.tables.intake import ImportProblemRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.demo.samples import SampleThread, sample_evidence_path
 from medlive.errors import CheckFailed, UsageError
@@ -167,11 +169,18 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     async with database.begin() as session:
         await quarantine(session, "sdn", f"{url}: no layout fits")
     bad = json.dumps({"source": "sdn", "thread_id": ERASED, "title": gone.title})[:-1]
-    (tmp_path / "bad.jsonl").write_text(bad + "\n")
     key = handle_key(settings)
-    await import_file(
-        database, tmp_path / "bad.jsonl", assume_posted_at=None, handle_key=key
-    )
+    async with database.begin() as session:
+        run = await start_import(session, "bad.jsonl")
+        row = ImportProblemRow(
+            run_id=run,
+            line=1,
+            file="bad.jsonl",
+            reason="not_json",
+            detail="no JSON",
+            excerpt=bad,
+        )
+        await session.insert(row)
     assert traces_in_files(folder, words)
     # A verdict about its case, and one about another.
     [(case_id,)] = await rows(

@@ -20,6 +20,7 @@ from medlive.db.tables.intake import (
     FrontierRow,
     FrontierState,
     ImportProblemRow,
+    ImportRunRow,
     RunOutcome,
 )
 from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow
@@ -29,7 +30,6 @@ from medlive.db.threads.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
 from medlive.integrity.digest import digest_text
 from medlive.sources.drift import Compared
-from medlive.sources.files import ImportProblem
 from medlive.sources.ledger import (
     FetchedPage,
     KnownThread,
@@ -446,28 +446,13 @@ async def test_a_lock_s_connection_ends_after_a_cancelled_question(
         assert await ask_lock(connection, "SELECT true", 0)
 
 
-async def test_imports_and_their_bad_lines_are_recorded(
-    database: Database, tmp_path: Path
-) -> None:
+async def test_imports_are_recorded(database: Database, tmp_path: Path) -> None:
     name = str(tmp_path / "file \udcff.jsonl")
-    problems = [
-        ImportProblem(7, "not_json", "no JSON", "{"),
-        ImportProblem(2, "invalid", "no date", "x"),
-    ]
     async with database.begin() as session:
         run = await runs.start_import(session, name)
-        await runs.save_problems(session, run, name, problems)
-        await runs.save_problems(session, run, name, problems[:1])
         await runs.finish_import(session, run, {"new": 3})
-        found = (
-            await session.scalars(
-                select(ImportProblemRow).order_by(ImportProblemRow.line)
-            )
-        ).all()
-    assert [(p.line, p.reason, p.file) for p in found] == [
-        (2, "invalid", name),
-        (7, "not_json", name),
-    ]
+        stored = await session.get_one(ImportRunRow, run)
+    assert (stored.file, stored.outcome) == (name, RunOutcome.DONE)
 
 
 async def test_a_takedown_takes_the_address_out_of_what_was_said_of_it(
@@ -533,13 +518,20 @@ async def test_a_takedown_withholds_a_line_however_it_is_spelt(
     line = json.dumps(thread, ensure_ascii=as_escapes)
     async with database.begin() as session:
         run = await runs.start_import(session, "f.jsonl")
-        problem = ImportProblem(1, "not_json", "no JSON", line)
-        await runs.save_problems(session, run, "f.jsonl", [problem])
+        row = ImportProblemRow(
+            run_id=run,
+            line=1,
+            file="f.jsonl",
+            reason="not_json",
+            detail="no JSON",
+            excerpt=line,
+        )
+        await session.insert(row)
         await ensure_sources(session, [thread["source"]], "file")
         source, name = thread.values()
         await erase_thread(session, source, name, "the author asked")
-        [kept] = await session.scalars(select(ImportProblemRow))
-    assert kept.excerpt == "(taken down)"
+        await session.refresh(row)
+    assert row.excerpt == "(taken down)"
 
 
 async def test_runs_and_evaluations_are_recorded(database: Database) -> None:

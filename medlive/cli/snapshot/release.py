@@ -45,7 +45,6 @@ _MOST_REASONS = 50
 
 def freeze(
     week: str | None = None,
-    anew: bool = False,
     partial: bool = False,
     by: ByOption = None,
     key: Path | None = None,
@@ -55,12 +54,11 @@ def freeze(
     """Freeze the cases that are ready into the week's snapshot and write its folder.
 
     An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
-    where it is missing or incomplete. Exit status 1 while threads that were queued for the week are not decided. A
+    where it is missing. Exit status 1 while threads that were queued for the week are not decided. A
     week that has not come is refused; before the time of [schedule] freeze the terminal asks.
 
     Args:
         week: The ISO week; default: the present one.
-        anew: Drop an unfinished freeze of the week.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
         key: Key [MEDLIVE_SIGNING_KEY…].
         require_signature: Freeze nothing without a key.
@@ -82,7 +80,6 @@ def freeze(
             freeze_week,
             week,
             key=signing_key,
-            anew=anew,
             partial=BY_PERSON if partial else None,
             by=by,
             tick=tick,
@@ -114,7 +111,7 @@ def _check_time(week: str | None, yes: bool) -> None:
 
 def _remarks(done: "FreezeResult") -> Iterator[str]:
     if done.built_again:
-        yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
+        yield "its folder was missing and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
         yield f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown"
     if done.partial:

@@ -245,17 +245,16 @@ async def list_archives(
     unsealed: bool = False,
     unswept: bool = False,
     before: datetime | None = None,
-    removed: bool = False,
 ) -> list[ArchiveRow]:
-    """The files of a source (None: of all), oldest first.
+    """The files of a source (None: of all) that were not removed, oldest first.
 
     Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
-    (`unswept`), that were begun before a moment, or that are marked as `removed`, whether or not they still exist.
+    (`unswept`), or that were begun before a moment.
     """
     return await session.rows(
         ArchiveRow,
         """
-        WHERE (removed_at IS NOT NULL) = :removed AND (
+        WHERE removed_at IS NULL AND (
                 CAST(:source AS text) IS NULL OR run_id IN (SELECT id FROM harvest_runs WHERE source = :source)
             )
             AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
@@ -266,7 +265,6 @@ async def list_archives(
         unsealed=unsealed,
         unswept=unswept,
         before=before,
-        removed=removed,
     )
 
 

@@ -56,10 +56,6 @@ _MEASURED = """
     WHERE source = :source AND EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id)
     ORDER BY iso_week DESC LIMIT 1
 """
-_LATEST = """
-    SELECT id, EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id) AS is_measured FROM harvest_runs
-    WHERE source = :source AND outcome <> 'running' ORDER BY iso_week DESC LIMIT 1
-"""
 _SOURCES = """
     SELECT name, kind, quarantined_at, quarantine_reason, latest.iso_week AS last_run, latest.outcome AS last_outcome
     FROM sources LEFT JOIN LATERAL (
@@ -255,13 +251,6 @@ async def latest_measures(
             HarvestMeasureRow, "WHERE run_id = :run ORDER BY measure", run=run_id
         )
         return week, [read(Compared, figure) for figure in figures]
-    return None
-
-
-async def latest_run(session: Session, source: str) -> tuple[int, bool] | None:
-    """The source's latest harvest that has ended, and whether it has figures; None without any."""
-    for run_id, is_measured in await session.run(_LATEST, source=source):
-        return run_id, is_measured
     return None
 
 

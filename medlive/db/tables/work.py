@@ -1,7 +1,6 @@
 """Tables of the work as it goes on: workers, failed jobs, open problems and messages, weeks, where each thread stands
 (kept by triggers), and the literature services."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -107,10 +106,10 @@ class OpenProblemRow(Base):
         """What tells it from other problems."""
         return self.code, self.subject
 
-    def is_acknowledged(self, moment: datetime) -> bool:
-        """Whether somebody has taken it on, for as long as they said."""
-        until = self.acknowledged_until
-        return self.acknowledged_at is not None and (until is None or moment < until)
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether somebody has taken it on."""
+        return self.acknowledged_at is not None
 
 
 class OutboxRow(Base):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from medlive.db.mapping import Record, int_array
 from medlive.db.session import Session
-from medlive.db.tables.intake import BandSchemeRow
 
 NEWEST = 64
 """Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
@@ -93,18 +92,21 @@ async def find_candidates(
     return near.all()
 
 
-async def unfilled_after(session: Session, scheme: str) -> int | None:
-    """The revision up to which accepted threads have their bands in this scheme; None when all have.
+async def has_scheme(session: Session, scheme: str) -> bool:
+    """Whether accepted threads have their bands in this scheme; if not, whoever asks adds them in this transaction.
 
     Bands of another scheme are removed: they are never found again. Call it in one's turn.
     """
-    state = await session.get(BandSchemeRow, scheme, populate_existing=True)
-    if state is not None:
-        return state.filled_to if state.finished_at is None else None
+    finished = "SELECT finished_at FROM band_schemes WHERE scheme = :scheme"
+    if await session.value(finished, scheme=scheme):
+        return True
     await session.run("TRUNCATE bands")
     await session.run("DELETE FROM band_schemes")
-    await session.insert(BandSchemeRow(scheme=scheme))
-    return 0
+    await session.run(
+        "INSERT INTO band_schemes (scheme, finished_at) VALUES (:scheme, now())",
+        scheme=scheme,
+    )
+    return False
 
 
 async def accepted_revisions(
@@ -121,20 +123,3 @@ async def accepted_revisions(
         most=limit,
     )
     return accepted.all()
-
-
-async def note_filled(
-    session: Session,
-    scheme: str,
-    *,
-    to: int | None,
-) -> None:
-    """Note up to which revision the bands are there; None: all are."""
-    await session.run(
-        """
-        UPDATE band_schemes SET filled_to = coalesce(:to, filled_to),
-        finished_at = CASE WHEN CAST(:to AS int) IS NULL THEN now() ELSE finished_at END WHERE scheme = :scheme
-        """,
-        scheme=scheme,
-        to=to,
-    )

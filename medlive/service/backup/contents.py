@@ -64,7 +64,7 @@ _NAME = re.compile(
     r"database\.dump|backup\.json|takedowns\.jsonl|(?:archive|snapshots)/.+|keys/[^/]+\.key"
 )
 """Every file of a backup besides SHA256SUMS and its signature: what is restored goes to no other place."""
-_LINE = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>.+)")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _PIECE = 1024 * 1024
 
 
@@ -137,19 +137,18 @@ def parse_sums(sums: bytes) -> dict[str, str]:
     """
     digests: dict[str, str] = {}
     for line in sums.decode("utf-8", "replace").splitlines():
-        match = _LINE.fullmatch(line)
-        if match is None:
+        digest, _, name = line.partition("  ")
+        if (
+            not _DIGEST.fullmatch(digest)
+            or not _NAME.fullmatch(name)
+            or name in digests
+        ):
             raise BadInput(
-                f"{SUMS} has a line that is not a digest and a name",
+                f"{SUMS}: {line[:300]!r} is not a digest and a file of a backup, each once",
                 hint="it is not a whole backup",
             )
-        name = match["name"]
         split_name(name)
-        if name in digests or not _NAME.fullmatch(name):
-            raise BadInput(
-                f"{SUMS} names {name[:200]!r}, which no backup holds, or names it twice"
-            )
-        digests[name] = match["digest"]
+        digests[name] = digest
     return digests
 
 

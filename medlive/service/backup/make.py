@@ -31,6 +31,7 @@ from medlive.db.schema.migrate import upgrade as migrate
 from medlive.db.session import Database
 from medlive.errors import (
     CheckFailed,
+    DatabaseForbidden,
     DatabaseUnavailable,
     MedliveError,
     UsageError,
@@ -196,7 +197,7 @@ async def back_up_week(
             counts["check"] = "passed"
         except DatabaseUnavailable:
             raise
-        except TrialImpossible as error:
+        except (TrialImpossible, DatabaseForbidden) as error:
             counts |= {"check": "impossible", "why": describe(error)}
         except MedliveError as error:
             problem = f"the restore check failed: {describe(error)}"

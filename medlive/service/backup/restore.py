@@ -22,7 +22,6 @@ from medlive.db.backups import (
     count_rows,
     database_size,
     list_takedowns,
-    may_create_databases,
     scratch_database,
     server_version,
 )
@@ -255,7 +254,6 @@ def _other_takedowns(
 
 _ROOM = 2
 """A restore takes so many times the database's size: its tables and indexes, and the log of writing them."""
-_BY_HAND = "or `medlive restore FOLDER --check --scratch` on another machine and [backup] check = false"
 
 
 class TrialImpossible(UsageError):
@@ -277,7 +275,8 @@ async def try_backup(
     Raises:
         CheckFailed: if none of these keys signed it, or what came back is not what it says.
         BadInput: if it is damaged.
-        TrialImpossible: if this user may not create databases, or there is no room for another.
+        DatabaseForbidden: if this user may not create databases.
+        TrialImpossible: if there is no room for another, or a backup is being tried.
         ServiceUnavailable: if pg_restore fails.
         DatabaseUnavailable: without the server.
     """
@@ -293,12 +292,6 @@ async def try_backup(
         for left in settings.home.glob(f"{_PRIVATE}*"):  # by a kill
             await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
         async with database.begin() as session:
-            if not await may_create_databases(session):
-                user = database.engine.url.username or "the database's user"
-                raise TrialImpossible(
-                    f"{user} may not create the scratch database",
-                    hint=f"ALTER ROLE {user} CREATEDB; {_BY_HAND}",
-                )
             place = await data_directory(session)
             needed = _ROOM * await database_size(session)
             version = await server_version(session)
@@ -309,7 +302,7 @@ async def try_backup(
                 raise TrialImpossible(
                     f"{max(free, 0) / 1e9:.1f} GB are free for the scratch database,"
                     f" which may take {needed / 1e9:.1f}",
-                    hint=f"make room at {place}; {_BY_HAND}",
+                    hint=f"make room at {place}; or `medlive restore FOLDER --check --scratch` on another machine",
                 )
         async with (
             scratch_database(database) as url,

@@ -28,7 +28,6 @@ from medlive.db.curation.reviews import (
 from medlive.db.mapping import Record
 from medlive.db.runs import CURATE, recorded_run
 from medlive.db.session import Session, advisory_lock
-from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import load_thread
 from medlive.errors import (
@@ -48,7 +47,7 @@ from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters, open_pipeline
 from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
 from medlive.service.work.taken import CURATE as CURATE_JOB
-from medlive.service.work.taken import PROVE, Work, Works, find_obstacle
+from medlive.service.work.taken import PROVE, Work, find_obstacle
 from medlive.threads.model import Thread
 from medlive.threads.prepare import prepared
 
@@ -132,18 +131,14 @@ class CurationRun:
     spent: Mapping[str, Any]  # Of `Budget.as_json`
     funnel: Sequence[FunnelRow] = ()
 
-    def as_counts(self) -> dict[str, Any]:
-        """What is stored with the run."""
+    def as_json(self) -> dict[str, Any]:
+        """What is stored with the run: all but the funnel."""
         return {
             **self.queued,
             **self.counts.as_json(),
             "rescanned": dict(self.rescanned),
             "spent": self.spent,
         }
-
-    def as_json(self) -> dict[str, Any]:
-        """What is stored with the run, and the funnel."""
-        return self.as_counts() | {"funnel": list(map(list, self.funnel))}
 
 
 async def run_curation(
@@ -190,7 +185,7 @@ async def run_curation(
                 funnel=await database.ask(funnel),
             )
             run.failed = bool(done.faults)
-            run.counts = curated.as_counts()
+            run.counts = curated.as_json()
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_cases(database)
     return curated
@@ -252,7 +247,7 @@ async def queue_again(
         )
         overruled = []
         for revision in await overruled_revisions(session):
-            digest = _digest_for(pipeline, await overrules_of(session, revision))
+            _, digest = await _overruled(session, pipeline, revision)
             failures = await curations.count_failures(session, revision, digest)
             if max_attempts is None or failures < max_attempts:
                 overruled.append(revision)
@@ -276,19 +271,7 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
-
-    async def prove(case_id: str, revision: int) -> str | None:
-        try:
-            return await prove_again(pipeline, case_id, revision)
-        except Exception as exc:
-            if find_obstacle(exc):  # it keeps the threads behind it waiting too
-                done.add_fault(revision, exc)
-            raise
-
-    works: Works = {
-        CURATE_JOB: curation_work(pipeline, done, tick=tick),
-        PROVE: prove,
-    }
+    works = curation_works(pipeline, done, tick=tick)
     database, most = pipeline.database, pipeline.settings.curation.concurrency
     async with open_app(database).open_async() as app:
         done.left = await run_until_drained(
@@ -297,18 +280,26 @@ async def curate_queued(
     return done
 
 
-def curation_work(
+def curation_works(
     pipeline: Pipeline,
     done: CurationCounts,
     *,
     tick: Tick = lambda _: None,
     retry: bool = False,
-) -> Work:
-    """The work of a job: curate its revision and count it in `done`.
+) -> dict[str, Work]:
+    """The work of the queue's jobs: to curate a revision and count it in `done`, and to prove a rubric again.
 
     It raises what keeps it from being done: an open circuit, a spent budget, a wrong configuration. The thread is
     left as it was, and the job is given back. With `retry` a thread that failed is tried again.
     """
+
+    async def prove(case_id: str, revision: int) -> str | None:
+        try:
+            return await prove_again(pipeline, case_id, revision)
+        except Exception as exc:
+            if find_obstacle(exc):  # it keeps the threads behind it waiting too
+                done.add_fault(revision, exc)
+            raise
 
     async def work(revision: int) -> str | None:
         try:
@@ -330,14 +321,18 @@ def curation_work(
         has_failed = curation.outcome is Outcome.FAILED
         return str(curation.reason) if retry and has_failed else None
 
-    return work
+    return {CURATE_JOB: work, PROVE: prove}
 
 
-def _digest_for(pipeline: Pipeline, overrules: Sequence[OverruleRow]) -> str:
-    """The digest of the pipeline and what people overruled of a revision."""
-    if overruled := {o.overruled for o in in_force(overrules)}:
-        return digest_json([pipeline.digest, "overruled", *sorted(overruled)])
-    return pipeline.digest
+async def _overruled(
+    session: Session, pipeline: Pipeline, revision: int
+) -> tuple[set[str], str]:
+    """What people have overruled of a revision, and the digest of the pipeline with that."""
+    overruled = {o.overruled for o in in_force(await overrules_of(session, revision))}
+    digest = pipeline.digest
+    if overruled:
+        digest = digest_json([digest, "overruled", *sorted(overruled)])
+    return overruled, digest
 
 
 async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
@@ -345,9 +340,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
-        overrules = await overrules_of(session, revision)
-        overruled = {o.overruled for o in in_force(overrules)}
-        digest = _digest_for(pipeline, overrules)
+        overruled, digest = await _overruled(session, pipeline, revision)
         if await curations.is_decided(session, revision, digest):
             return None
     with bound(thread=name):

@@ -126,23 +126,21 @@ async def _judge(
 
 
 async def fill_bands(database: Database) -> None:
-    """Compute missing bands of accepted revisions, or those of another scheme, batch by batch."""
-    while True:
-        async with database.begin() as session:
-            await bands.take_turn(session)
-            after = await bands.unfilled_after(session, scheme())
-            if after is None:
-                return
-            accepted = await bands.accepted_revisions(session, after=after, limit=BATCH)
-            if accepted:
-                _, new_sketches = await _load_sketches(session, accepted)
-                rows = []
-                for thread, sketch in zip(accepted, new_sketches, strict=True):
-                    rows.append((thread.thread_pk, sketch.bands))
-                await bands.save_bands(session, rows)
-            await bands.note_filled(
-                session, scheme(), to=accepted[-1].revision_pk if accepted else None
-            )
+    """Compute the bands of accepted revisions where they are of another scheme, in one transaction."""
+    async with database.begin() as session:
+        await bands.take_turn(session)
+        if await bands.has_scheme(session, scheme()):
+            return
+        after = 0
+        while accepted := await bands.accepted_revisions(
+            session, after=after, limit=BATCH
+        ):
+            _, new_sketches = await _load_sketches(session, accepted)
+            rows = []
+            for thread, sketch in zip(accepted, new_sketches, strict=True):
+                rows.append((thread.thread_pk, sketch.bands))
+            await bands.save_bands(session, rows)
+            after = accepted[-1].revision_pk
 
 
 async def _load_sketches(

@@ -1,7 +1,7 @@
 """Harvest communities, one run per source and ISO week, resumed after a kill, checked for drift; import files."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,7 +11,7 @@ from pathlib import Path
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.harvest import harvests
-from medlive.db.runs import finish_import, save_problems, start_import
+from medlive.db.runs import finish_import, start_import
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import save_identifiers, save_threads
@@ -167,17 +167,6 @@ async def find_source(session: Session, source: str) -> harvests.SourceInfo | No
     return None
 
 
-async def compare_run(
-    session: Session, source: str, run_id: int
-) -> tuple[list[Compared], Mapping[str, int]]:
-    """A run's figures beside those of earlier runs, and its threads by their end."""
-    shares, ends = await harvests.run_figures(session, run_id)
-    past = await harvests.past_measures(
-        session, source, before_run=run_id, runs=HISTORY
-    )
-    return compare(measures(shares, ends), past), ends
-
-
 async def _finish(
     database: Database, run: harvests.StartedRun, done: HarvestResult, end: HarvestEnd
 ) -> None:
@@ -188,10 +177,13 @@ async def _finish(
     if end in ("given_up", "lists_missing"):
         done.failed = last.message if last else "a list could not be read"
     async with database.begin() as session:
-        drift, ends = await compare_run(session, done.source, run.run_id)
+        shares, ends = await harvests.run_figures(session, run.run_id)
         if not done.limited:
-            done.drift = drift
-            await harvests.save_measures(session, run.run_id, drift)
+            past = await harvests.past_measures(
+                session, done.source, before_run=run.run_id, runs=HISTORY
+            )
+            done.drift = compare(measures(shares, ends), past)
+            await harvests.save_measures(session, run.run_id, done.drift)
         done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
         if done.quarantined:
             await harvests.quarantine(session, done.source, done.quarantined)
@@ -261,9 +253,7 @@ async def import_file(
     except MedliveError as exc:
         await database.ask(finish_import, run, counts, problem=exc.message)
         raise
-    async with database.begin() as session:
-        await save_problems(session, run, str(path), problems)
-        await finish_import(session, run, counts)
+    await database.ask(finish_import, run, counts)
     return counts, problems
 
 

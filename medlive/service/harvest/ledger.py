@@ -77,7 +77,6 @@ class PostgresLedger:
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
         self._identifiers: dict[str, list[list[Identifier]]] = {}
-        self._robots_saved = 0
         self._saved_requests: Counter[str] = Counter()
 
     async def keep(self, *events: HarvestEvent) -> None:
@@ -131,10 +130,7 @@ class PostgresLedger:
     async def aclose(self) -> None:
         """Wait until all events are saved, add requests that no event followed, and close the WARC file."""
         await self._batcher.aclose()
-        sent = self.fetcher.counts - self._saved_requests
-        await self.database.ask(harvests.add_counts, self.run, sent)
-        self._saved_requests += sent
-        self.counts += sent
+        await self._save_all(())
         if self._writer:
             await asyncio.to_thread(self._writer.close)
             await self.database.ask(fetches.mark_sealed, self._archive_id)
@@ -157,11 +153,10 @@ class PostgresLedger:
         events, pages, misled = await self._sort(groups)
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
-        robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
+        sent = self.fetcher.counts - self._saved_requests
         counts, run_id = Counter(sent), self.run.run_id
         async with self.database.begin() as session:
-            if len(robots) > self._robots_saved:
-                await harvests.save_robots(session, run_id, robots)
+            await harvests.save_robots(session, run_id, self.fetcher.robots)
             if pages:
                 ids = await fetches.save_pages(
                     session, run_id, self.source, pages, self._archive_id, places
@@ -186,7 +181,6 @@ class PostgresLedger:
             await fetches.save_failed_fetches(session, run_id, self.source, problems)
             await harvests.add_counts(session, self.run, counts)
         self._saved_requests += sent
-        self._robots_saved = len(robots)
         self.counts += counts
         ends = ("new", "revised", "unchanged", "not_modified")
         self.tick(sum(self.counts[end] for end in ends))

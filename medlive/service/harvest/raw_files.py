@@ -7,9 +7,7 @@ removes it.
 
 import asyncio
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,10 +21,8 @@ from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
 
 _ARCHIVE_NAME = re.compile(
-    r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz"
+    r"[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?(?:\.r\d+)?\.warc\.gz"
 )
-STRAY_AFTER_S = 86_400.0
-"""Age in seconds after which a file with an archive's name and no row is removed."""
 
 
 def next_name(path: str) -> str:
@@ -86,28 +82,26 @@ def _copy_named(
     return moved, new.stat().st_size
 
 
-async def clear_removed(database: Database, folder: Path, source: str) -> int:
-    """Delete files marked as removed, and copies without a row; how many. Call it with the lock held."""
-    async with database.begin() as session:
-        marked = await fetches.list_archives(session, source, removed=True)
-        kept = await fetches.list_archives(session, source)
-    removed, current = {row.path for row in marked}, {row.path for row in kept}
-    stems = set(map(_stem, removed | current)) - {None}
-    unnamed = await asyncio.to_thread(_files, folder, source) - current
-    left = [path for path in unnamed if path in removed or _stem(path) in stems]
-    await asyncio.to_thread(_remove, folder, left)
-    return len(left)
+async def clear_unnamed(database: Database, folder: Path, source: str) -> int:
+    """Delete a source's files that no row names, what was removed and what a kill left; how many.
+
+    Call it with the source's harvest lock held: a harvest writes a file's beginning before its row.
+    """
+    rows = await database.ask(fetches.list_archives, source)
+    files = await asyncio.to_thread(_files, folder, source)
+    unnamed = files - {row.path for row in rows}
+    await asyncio.to_thread(_remove, folder, unnamed)
+    return len(unnamed)
 
 
-def _stem(path: str) -> str | None:
-    """What a file and its copies have in common; None for a name that no harvest gives."""
-    match = _ARCHIVE_NAME.fullmatch(path)
-    return None if match is None else match["stem"]
-
-
-def _files(folder: Path, source: str = "") -> set[str]:
-    files = filter(Path.is_file, (folder / source).rglob("*"))
-    return {path.relative_to(folder).as_posix() for path in files}
+def _files(folder: Path, source: str) -> set[str]:
+    """A source's files with names that harvests give."""
+    files = set()
+    for path in (folder / source).glob("*"):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and _ARCHIVE_NAME.fullmatch(name):
+            files.add(name)
+    return files
 
 
 async def apply_retention(database: Database, settings: Settings) -> Mapping[str, int]:
@@ -119,7 +113,6 @@ async def apply_retention(database: Database, settings: Settings) -> Mapping[str
         Counts: files, bytes and pages removed; swept (files rewritten for a takedown); strays (deleted files
         without a row); busy (sources being harvested, skipped); damaged (files that could not be rewritten).
     """
-    folder = archive_path(settings)
     counts = dict.fromkeys(
         ("files", "bytes", "pages", "swept", "strays", "busy", "damaged"), 0
     )
@@ -129,16 +122,6 @@ async def apply_retention(database: Database, settings: Settings) -> Mapping[str
                 await _retain(database, settings, source, counts)
             else:
                 counts["busy"] += 1
-    existing = await asyncio.to_thread(_files, folder)
-    known = await database.ask(fetches.list_archives)
-    # A harvest writes a file's beginning before its row, so a young file may get one.
-    stray, oldest = [], time.time() - STRAY_AFTER_S
-    for path in filter(_stem, existing - {archive.path for archive in known}):
-        with suppress(FileNotFoundError):  # Removed by a harvest or a takedown
-            if (folder / path).stat().st_mtime < oldest:
-                stray.append(path)
-    counts["strays"] += len(stray)
-    await asyncio.to_thread(_remove, folder, stray)
     return counts
 
 
@@ -165,7 +148,7 @@ async def _retain(
     swept, damaged = await sweep(database, folder, source)
     counts["swept"] += swept
     counts["damaged"] += len(damaged)
-    counts["strays"] += await clear_removed(database, folder, source)
+    counts["strays"] += await clear_unnamed(database, folder, source)
 
 
 def _remove(folder: Path, paths: Iterable[str]) -> None:

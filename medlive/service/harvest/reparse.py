@@ -12,7 +12,6 @@ from typing import NamedTuple
 from medlive.config import Settings
 from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
 from medlive.db.harvest.frontier import settle
-from medlive.db.harvest.harvests import latest_run, save_measures
 from medlive.db.runs import recorded_run
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import FrontierRow, FrontierState
@@ -28,7 +27,7 @@ from medlive.sources.registry import build_site
 from medlive.sources.source import Site, SourceError
 from medlive.threads.model import Thread
 
-from .harvest import compare_run, store_threads
+from .harvest import store_threads
 from .ledger import Tick, check_harvested
 
 COMMAND = "source reparse"
@@ -47,8 +46,8 @@ class ReparseResult:
     """Threads: unchanged, new, revised; layout, fault, not_a_thread, incomplete (they fail); bytes_gone, damaged
     (a page cannot be had); skipped (left out when they were harvested), waiting (never read as yet), taken_down.
     And pages read."""
-    problems: list[tuple[str, str, str]] = field(default_factory=list)
-    """(thread id, kind, message) of the first MAX_PROBLEMS threads that fail."""
+    problems: list[dict[str, str]] = field(default_factory=list)
+    """"thread_id", "kind" and "message" of the first MAX_PROBLEMS threads that fail."""
     damaged: set[Path] = field(default_factory=set)
     # Whether another process is harvesting the source; nothing was done then
     busy: bool = False
@@ -81,8 +80,7 @@ async def reparse_source(
     """Parse the latest pages of a source's threads again with the current adapter.
 
     Each batch is committed, so that a killed run keeps its work; a second run finds all unchanged. A thread that
-    can no longer be parsed is reported and left as it was. The latest harvest's figures are brought up to date.
-    Raises DatabaseUnavailable.
+    can no longer be parsed is reported and left as it was. Raises DatabaseUnavailable.
     """
     done = ReparseResult(source)
     site = build_site(source, settings.sources.get(source))
@@ -104,11 +102,6 @@ async def reparse_source(
             await database.ask(_save, done, parsed)
             tick(done.counts.total() - done.counts["pages"])
             after = ids[-1]
-        async with database.begin() as session:
-            run_id, is_measured = await latest_run(session, source) or (0, False)
-            if is_measured:
-                figures, _ = await compare_run(session, source, run_id)
-                await save_measures(session, run_id, figures)
     return done
 
 
@@ -164,7 +157,8 @@ async def _save(
         if thread is None:
             done.counts[reason] += 1
             if message and len(done.problems) < MAX_PROBLEMS:
-                done.problems.append((reading.thread_id, reason, message))
+                problem = {"thread_id": reading.thread_id, "kind": reason}
+                done.problems.append(problem | {"message": message})
             continue
         if reading.state and reading.run_id is not None:
             settled[reading.run_id].append(_settled_state(reading, thread))

@@ -40,7 +40,7 @@ from medlive.threads.model import Thread
 from medlive.threads.prepare import normalised, prepared
 
 from .harvest import find_source
-from .raw_files import clear_removed, seal_archives, sweep
+from .raw_files import clear_unnamed, seal_archives, sweep
 
 _MIN_TITLE_BYTES = 30
 """A shorter title may belong to other threads too, and is not searched for in pages."""
@@ -131,7 +131,7 @@ async def take_down(
         )
         done.files, damaged = await sweep(database, folder, source)
         done.damaged += damaged
-        await clear_removed(database, folder, source)
+        await clear_unnamed(database, folder, source)
     if done.frozen:
         await write_errata(database, settings)
     return done

@@ -1,4 +1,4 @@
-"""A snapshot's folder: built from the stored rows, whether it is complete, and restored where it is not."""
+"""A snapshot's folder: built from the stored rows, and built again where it is missing."""
 
 import asyncio
 import shutil
@@ -13,8 +13,6 @@ from medlive.db.session import Database, Session
 from medlive.db.tables.release import SnapshotRow
 from medlive.errors import CheckFailed
 from medlive.instance.paths import snapshots_path
-from medlive.integrity.digest import digest_bytes
-from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.freeze import FrozenSnapshot, Sign, write_snapshot
 from medlive.snapshot.manifest import Ancestor, Manifest, SnapshotMeta
 from medlive.snapshot.model import Shape, folder_name, shape_of
@@ -44,20 +42,6 @@ def build_folder(
         return write_snapshot(reader.cases(), meta, out_root, reader.section, sign)
 
 
-def is_complete(folder: Path, info: SnapshotRow) -> bool:
-    """Whether a frozen snapshot's folder has its SHA256SUMS and every file listed there, unread."""
-    try:
-        sums = (folder / SUMS).read_bytes()
-        names = [line.split("  ", 1)[1] for line in sums.decode("utf-8").splitlines()]
-        return (
-            digest_bytes(sums) == info.sums_digest
-            and all((folder / name).is_file() for name in names)
-            and (info.signature is None or (folder / SIGNATURE).is_file())
-        )
-    except (OSError, ValueError, IndexError):
-        return False
-
-
 async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
     """The frozen snapshots before a version, oldest first, each with its digest."""
     ancestors = []
@@ -71,10 +55,7 @@ async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
 async def restore_folder(
     database: Database, settings: Settings, info: SnapshotRow
 ) -> None:
-    """Rebuild the missing or incomplete folder of a frozen snapshot in its place.
-
-    Raises CheckFailed, leaving the folder unchanged, when the rebuilt one differs from what was frozen.
-    """
+    """Build the missing folder of a frozen snapshot again. Raises CheckFailed when it differs from what was frozen."""
     async with database.begin() as session:
         fixed = await snapshots.load_fixed(session, info.version)
         manifest = await snapshots.load_manifest(session, info.version)
@@ -82,7 +63,7 @@ async def restore_folder(
     assert manifest
     root, signature = snapshots_path(settings), info.signature
     name = folder_name(info.version)
-    target, aside = root / name, root / f".{name}-again.partial"
+    aside = root / f".{name}-again.partial"
     shutil.rmtree(aside, ignore_errors=True)
     try:
         built = await asyncio.to_thread(
@@ -99,8 +80,6 @@ async def restore_folder(
                 f"{info.version} cannot be rebuilt: expected SHA256SUMS {info.sums_digest}, got {built.digest}",
                 hint="restore the folder from a backup",
             )
-        if target.exists():
-            target.rename(aside / "not-whole")
-        built.path.rename(target)
+        built.path.rename(root / name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

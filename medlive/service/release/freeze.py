@@ -14,13 +14,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
 from medlive import __version__
-from medlive.clock import iso_week, now
+from medlive.clock import iso_week, now, week_bounds
 from medlive.config import Settings
 from medlive.db.audit.spending import week_cost
 from medlive.db.audit_log import read_head, record
@@ -62,7 +63,6 @@ from medlive.snapshot.model import commitment, folder_name, week_end
 
 from .folder import (
     build_folder,
-    is_complete,
     lineage_of,
     restore_folder,
 )
@@ -94,7 +94,7 @@ class FreezeResult:
     dropped: int  # Cases held out until now and withdrawn without being published
     key_id: str | None  # The signing key; None for an unsigned snapshot
     already: bool  # Whether the week had been frozen before; its rows stay as they were
-    built_again: bool  # Whether its folder was missing or incomplete and was rebuilt
+    built_again: bool  # Whether its folder was missing and was rebuilt
     # As the manifest states it; None: frozen before it was noted
     audit_log: AuditLogHead | None
     partial: Partial | None  # How far the week was; None: whole
@@ -114,17 +114,15 @@ async def freeze(
     week: str | None = None,
     *,
     key: SecretKey | None = None,
-    anew: bool = False,
     partial: str | None = None,
     by: str | None = None,
     tick: Tick = lambda _done, _total: None,
 ) -> FreezeResult:
-    """Freeze a week, build its folder, and write the errata. Of a frozen week the folder is rebuilt if incomplete.
+    """Freeze a week, build its folder, and write the errata. Of a frozen week the folder is rebuilt if it is missing.
 
     Args:
         week: ISO week such as 2026.W47; None for the current week.
         key: Signing key; None leaves the snapshot unsigned.
-        anew: Discard the cases that an unfinished freeze of the week selected.
         partial: Why the week is frozen though threads queued for it are not decided, which is published, as
             BY_PERSON; None: it is not.
         by: The person, for the audit log; not published.
@@ -144,23 +142,15 @@ async def freeze(
                 hint="run this again when it has ended",
             )
         info = await database.ask(snapshots.find_snapshot, version)
-        is_whole = True
+        folder = snapshots_path(settings) / folder_name(version)
         already = info is not None and info.state == "frozen"
+        is_missing = already and not folder.exists()
         if info and already:
-            if anew:
-                raise UsageError(
-                    f"snapshot {version} is frozen", hint="freeze under another week"
-                )
-            folder = snapshots_path(settings) / folder_name(version)
-            is_whole = await asyncio.to_thread(is_complete, folder, info)
-            if not is_whole:
-                _log.warning(
-                    "%s is missing or incomplete: rebuilding it from the frozen rows",
-                    folder,
-                )
+            if is_missing:
+                _log.warning("%s is missing: it is built again", folder)
                 await restore_folder(database, settings, info)
         else:
-            if anew or not await _can_resume(database, version):
+            if not await _can_resume(database, version):
                 parent = await database.ask(latest_frozen)
                 if key is None and parent and parent.signature is not None:
                     _log.warning(
@@ -178,7 +168,7 @@ async def freeze(
             info = await _build(database, settings, version, key)
         # What froze a week may have ended before it wrote them.
         await write_errata(database, settings, key=key)
-        return await _result(database, settings, info, already, not is_whole)
+        return await _result(database, settings, info, already, is_missing)
 
 
 async def _can_resume(database: Database, version: str) -> bool:
@@ -188,13 +178,7 @@ async def _can_resume(database: Database, version: str) -> bool:
         if fixed is None:
             return False
         is_same = await snapshots.count_members(session, version) == fixed.numbers
-        if is_same and not await holds_withdrawn(session, version):
-            _log.info(
-                "resuming the unfinished freeze of %s with its cases (--anew selects them again)",
-                version,
-            )
-            return True
-    return False
+        return is_same and not await holds_withdrawn(session, version)
 
 
 async def remove_unfrozen(database: Database, settings: Settings) -> None:
@@ -326,7 +310,7 @@ async def _build(
         if key is None or key.public.line() != fixed.signing.public_key:
             raise UsageError(
                 f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
-                hint="set MEDLIVE_SIGNING_KEY_FILE, or select the cases again with --anew",
+                hint="set MEDLIVE_SIGNING_KEY_FILE; with another key freeze the next week",
             )
         signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
     # A folder built but not frozen may come from another version of medlive.
@@ -392,11 +376,8 @@ def is_held_out(case_id: str, share: float, key: bytes) -> bool:
 
 
 def weeks_between(earlier: str, later: str) -> int:
-    """The number of weeks from one valid ISO week to another."""
-    start, other = week_end(earlier), week_end(later)
-    assert start
-    assert other
-    return (other - start).days // 7
+    """The number of weeks from one ISO week to another."""
+    return (week_bounds(later)[0] - week_bounds(earlier)[0]) // timedelta(weeks=1)
 
 
 def _commit(

@@ -278,10 +278,9 @@ async def find_criterion(
             digest = withdrawals.text_digest(criterion.criterion)
             by_text.setdefault(digest, (place, criterion))
     if not by_text:
-        listed = ", ".join(f"{case_id}-{c.id}" for c in latest.rubric.criteria)
         raise UsageError(
             f"case {case_id} has no criterion {criterion_id[:100]!r}",
-            hint=f"the latest revision, {latest.revision}, has {listed}",
+            hint=f"medlive case show {case_id} lists those of its latest revision",
         )
     if len(by_text) > 1:
         choices = " or ".join(

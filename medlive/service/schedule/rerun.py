@@ -5,7 +5,7 @@ from medlive.db.audit_log import record
 from medlive.db.jobs import queued_locks
 from medlive.db.release.snapshots import find_snapshot
 from medlive.db.release.weeks import end_wait
-from medlive.db.runs import Run, clear_harvest, clear_runs, runs_of_week
+from medlive.db.runs import CURATE, Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
@@ -14,7 +14,7 @@ from medlive.service.work.jobs import open_app, run_step_job, step_lock
 from medlive.service.work.taken import STEP
 
 from .scheduler import step_work
-from .steps import BY_HAND, FREEZE, StepState, read_states
+from .steps import FREEZE, QUEUE, StepState, read_states
 
 
 async def run_again(
@@ -84,7 +84,7 @@ async def _clear(session: Session, state: StepState) -> int:
             hint="medlive jobs list shows its job",
         )
     await end_wait(session, state.name, week)
-    by_hand = BY_HAND.get(state.name, "")
+    by_hand = CURATE if state.name == QUEUE else ""
     cleared = await clear_runs(
         session, state.command, week, by_hand=by_hand, since=state.slot
     )

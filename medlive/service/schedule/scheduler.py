@@ -1,7 +1,7 @@
 """The scheduler: the stored rows and the clock say which steps are due, each recorded as a run.
 
-Each step has a lane of its own, so that one which is slow or hangs delays no other. A lane reads the rows before
-each step, so looking once too often changes nothing. The database's clock is read at every wake. An advisory lock
+Each step is a task of its own, so that one which is slow or hangs delays no other. The rows are read before steps
+are begun, so looking once too often changes nothing. The database's clock is read at every wake. An advisory lock
 keeps one scheduler active.
 """
 
@@ -20,7 +20,7 @@ from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.audit_log import latest_act
 from medlive.db.curation.literature import PostgresAnswers
-from medlive.db.jobs import Queue, count_servers, count_waiting
+from medlive.db.jobs import Queue, count_servers
 from medlive.db.release.weeks import load_waits
 from medlive.db.runs import SCHEDULER_LOCK, forget_ahead, recorded_run, runs_of_week
 from medlive.db.session import (
@@ -58,7 +58,7 @@ from medlive.service.release.freeze import WeekIncomplete, freeze
 from medlive.service.release.publish import announce_week, publish_week, verify_week
 from medlive.service.waiting import Liveness
 from medlive.service.watch.facts import Clock
-from medlive.service.watch.notify import keep_looking, look_safely
+from medlive.service.watch.notify import keep_looking, look
 from medlive.service.wiring import build_filters, open_pipeline
 from medlive.service.work.jobs import end_tasks, open_app, queue_lost, run_step_job
 from medlive.service.work.taken import STEP
@@ -69,7 +69,7 @@ from .steps import StepState
 _log = logging.getLogger(__name__)
 
 WAKE_S = 5.0
-"""Seconds between checks of the advisory lock."""
+"""Seconds between looks for due steps."""
 LOOK_AGAIN_MINUTES = 10
 """How often blocked and failed steps are looked at between their times."""
 
@@ -124,7 +124,7 @@ async def run_scheduler(
 
 @dataclass
 class _Runner:
-    """Runs due steps, each in its lane."""
+    """Runs due steps, each in a task of its own."""
 
     app: App
     database: Database
@@ -134,8 +134,11 @@ class _Runner:
     once: bool
     results: list[StepResult] = field(default_factory=list)
     sent: set[object] = field(default_factory=set)
-    lanes: dict[str, asyncio.Event] = field(default_factory=dict)
-    """Step → set when it may be due."""
+    tried: set[tuple[str, str]] = field(default_factory=set)
+    """Steps and weeks that were begun, and wait for a change before they are run again."""
+    known: object = None
+    """The latest clearing and period of looks that `tried` is of."""
+    running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def work(
         self, connection: Connection, health: Liveness, wake_s: float
@@ -153,91 +156,84 @@ class _Runner:
             await asyncio.sleep(wake_s)
         health.waiting = None
         if self.once:
-            await self.run_due(None)
-            await look_safely(self.database, self.settings, clock=self.clock)
+            while due := await self._find_due():
+                await self._run_step(due[0])
+            await look(self.database, self.settings, clock=self.clock)
             return
-        times = steps.weekly_times(
-            self.settings.schedule, select_sources(self.settings, [])
-        )
-        self.lanes = {name: asyncio.Event() for name in times}
         alive = asyncio.Event()
-        works = [
-            keep_looking(self.database, self.settings, alive, self.clock),
-            *map(self.run_lane, times),
-        ]
-        tasks = list(map(asyncio.create_task, works))
-        known: object = None
+        looking = asyncio.create_task(
+            keep_looking(self.database, self.settings, alive, self.clock)
+        )
         try:
-            while True:
+            while not looking.done():
                 alive.set()
-                for task in filter(asyncio.Task.done, tasks):
-                    task.result()  # raises what ended it
                 # A lost connection loses the lock, and another scheduler may be active.
                 if not await ask_lock(connection, _HAS_LOCK, SCHEDULER_LOCK):
                     raise DatabaseUnavailable("the scheduler's lock was lost")
-                async with self.database.read() as session:
-                    clearing = await latest_act(session, Act.CLEAR_STEP)
-                    moment = await self._moment(session)
-                slots = [steps.latest_slot(moment, time) for time in times.values()]
-                period = moment.timestamp() // (60 * LOOK_AGAIN_MINUTES)
-                if (slots, clearing, period) != known:
-                    known = slots, clearing, period
-                    for lane in self.lanes.values():
-                        lane.set()
-                    await queue_lost(self.database)
-                await asyncio.sleep(wake_s)
+                await self._begin_due()
+                await asyncio.wait(
+                    [looking, *self.running.values()],
+                    timeout=wake_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            looking.result()
         finally:
-            await end_tasks(*tasks)
+            await end_tasks(looking, *self.running.values())
+
+    async def _begin_due(self) -> None:
+        """Begin the due steps that are not at work."""
+        async with self.database.read() as session:
+            clearing = await latest_act(session, Act.CLEAR_STEP)
+            moment = await self._moment(session)
+        period = moment.timestamp() // (60 * LOOK_AGAIN_MINUTES)
+        if (clearing, period) != self.known:
+            self.known = clearing, period
+            self.tried.clear()
+            await queue_lost(self.database)
+        for name in list(self.running):
+            if self.running[name].done():
+                self.running.pop(name).result()  # raises what ended it
+                # Late threads are queued, and what waited continues.
+                self.tried = {key for key in self.tried if key[0] == name}
+        for step in await self._find_due():
+            if step.name not in self.running:
+                work = self._run_step(step)
+                self.running[step.name] = asyncio.create_task(work)
 
     async def _moment(self, session: Session) -> datetime:
         return self.clock() if self.clock else await read_clock(session)
 
-    async def run_lane(self, name: str) -> None:
-        """Run a step whenever it is due, also where it becomes due while it ends."""
-        while True:
-            await self.lanes[name].wait()
-            self.lanes[name].clear()
-            if await self.run_due(name):
-                # Late threads are queued, and what waited continues.
-                for other, lane in self.lanes.items():
-                    if other != name:
-                        lane.set()
-
-    async def run_due(self, name: str | None) -> bool:
-        """Run a step (None: every one) as long as it is due, reading the rows before; whether it was."""
-        tried: set[tuple[str, str]] = set()
-        while True:
-            async with self.database.begin() as session:
-                moment = await self._moment(session)
-                for record in await forget_ahead(session, moment):
-                    _log.warning(
-                        "%s: recorded before its week, by a clock that was ahead, and due again",
-                        record,
-                    )
-            states = await steps.read_states(
-                self.database, self.settings, moment, again=self.once, keep=True
-            )
-            states = [state for state in states if name in (None, state.name)]
-            due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
-            for state in states:
-                # What is waited for changes with every thread, and is said once.
-                key = (state.name, state.week, state.waits or state.why)
-                is_new = state.status == "blocked" and key not in self.sent
-                if is_new and not (due and state.waits):
-                    self.sent.add(key)
-                    why = str(state.why)
-                    self.notify(f"{state.week} {state.command}: {why}")
-                    self._note(state, "skipped", why)
-            if not due:
-                return bool(tried)
-            tried.add((due[0].name, due[0].week))
-            await self._run_step(due[0])
+    async def _find_due(self) -> list[StepState]:
+        """The due steps that were not tried, by the rows; what is blocked is said once."""
+        async with self.database.begin() as session:
+            moment = await self._moment(session)
+            for record in await forget_ahead(session, moment):
+                _log.warning(
+                    "%s: recorded before its week, by a clock that was ahead, and due again",
+                    record,
+                )
+        states = await steps.read_states(
+            self.database, self.settings, moment, again=self.once, keep=True
+        )
+        due = [s for s in steps.due_steps(states) if (s.name, s.week) not in self.tried]
+        for state in states:
+            # What is waited for changes with every thread, and is said once.
+            key = (state.name, state.week, state.waits or state.why)
+            is_new = state.status == "blocked" and key not in self.sent
+            # What is done one by one may end the wait.
+            if is_new and not (self.once and due and state.waits):
+                self.sent.add(key)
+                why = str(state.why)
+                self.notify(f"{state.week} {state.command}: {why}")
+                self._note(state, "skipped", why)
+        return due
 
     def _note(self, step: StepState, state: str, detail: str) -> None:
         result = {"command": step.command, "iso_week": step.week}
         self.results.append(result | {"state": state, "detail": detail})
 
     async def _run_step(self, step: StepState) -> None:
+        self.tried.add((step.name, step.week))
         works = {STEP: step_work(self.database, self.settings, step.week)}
         await run_step_job(
             self.app, self.database, works, step.queue, step.name, step.week
@@ -335,24 +331,18 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
             max_attempts=settings.curation.max_attempts,
             week=week,
         )
-        async with database.begin() as session:
-            jobs = (await count_waiting(session, Queue.CURATE)).open
-            workers = await count_servers(session, Queue.CURATE)
-        curated = None
-        if jobs and not workers:
+        if not await database.ask(count_servers, Queue.CURATE):
             curated = await curate_queued(pipeline, grace_s=GRACE_S)
+            counts |= {key: value for key, value in curated.as_json().items() if value}
+            if pipeline.budget.stopped is not None:
+                counts["stopped"] = pipeline.budget.stopped
+            if problem := curated.find_problem(settings.schedule.failure_share):
+                counts["problem"] = problem
         with suppress(BudgetSpent, CircuitOpen):  # Then the next queueing reads them
             await pipeline.check_ready()
             for what, cases in (await rescan_cases(pipeline)).items():
                 if cases:
                     counts[f"read_again_{what}"] = cases
-    if curated is None:
-        return counts | {"left_to_workers": jobs}
-    counts |= {key: value for key, value in curated.as_json().items() if value}
-    if pipeline.budget.stopped is not None:
-        counts["stopped"] = pipeline.budget.stopped
-    if problem := curated.find_problem(settings.schedule.failure_share):
-        counts["problem"] = problem
     return counts
 
 

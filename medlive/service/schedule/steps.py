@@ -34,7 +34,7 @@ MOST_RETRY_AFTER = timedelta(hours=12)
 OVERDUE_AFTER = timedelta(hours=24)
 """When an unfinished step is overdue: a polite harvest may take most of a day."""
 PATIENCE = timedelta(hours=6)
-"""How long retention waits for a harvest, and for how long a harvest or a queueing may have begun before."""
+"""For how long a harvest or a queueing may have begun that a freeze waits for."""
 NO_CONTACT = (
     "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 )
@@ -42,8 +42,6 @@ QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
 AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
 """Step → the step that must be done first, for the same week; it follows at once."""
-BY_HAND = {QUEUE: CURATE}
-"""Step → the equivalent command for cron or by hand, where there is one that is recorded."""
 QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
 QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
 """Step → the queue of its jobs; a harvest is in `harvest`."""
@@ -164,7 +162,6 @@ async def read_states(
     freeze_limit = timedelta(hours=settings.schedule.freeze_wait_hours)
     limits = {
         FREEZE: freeze_limit,
-        RETENTION: PATIENCE,
         BACKUP: freeze_limit + PATIENCE,
     }
     async with database.begin() as session:
@@ -206,9 +203,7 @@ async def _waited_for(
     states: Sequence[StepState],
     recent: Sequence[str],
 ) -> list[str]:
-    """What a freeze, retention or backup that is due waits for."""
-    if state.name == RETENTION:
-        return [name for name in recent if name.startswith(_HARVEST)]
+    """What a freeze or backup that is due waits for."""
     if state.name == FREEZE:
         standing = await week_standing(
             session, state.week, failure_share=settings.schedule.failure_share
@@ -301,23 +296,21 @@ def step_states(
         # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
         week = iso_week(moment if name.startswith(_HARVEST) else slot)
         done_week, is_due, latest = _read_history(name, time, moment, history)
+        since = _delays_count_from(name, history)
         status: StepStatus = "done"
-        retry_at = None
+        retry_at: datetime | None = None
+        next_at, overdue = slot + WEEK, False
         if is_due:
-            retry_at = _retry_time(history, command_of(name), week, moment)
-            is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
-            status = "retry" if is_waiting else "due"
+            status = "due"
             if name in blocked:
                 status = "blocked"
-        since = _delays_count_from(name, history)
-        next_at, overdue = slot + WEEK, False
-        if status != "done":
+            elif not ignore_retry:
+                retry_at = _retry_time(history, command_of(name), week, moment)
+                status = "retry" if retry_at else "due"
             next_at = slot
-            if done_week:
-                next_at = min(slot, due_at(week_bounds(done_week)[0], time) + WEEK)
-            elif since:
-                first = due_at(since, time)
-                next_at = min(slot, first if first >= since else first + WEEK)
+            if start := week_bounds(done_week)[1] if done_week else since:
+                first = due_at(start, time)
+                next_at = min(slot, first if first >= start else first + WEEK)
             if since:
                 overdue = moment > max(next_at, since) + OVERDUE_AFTER
         states.append(
@@ -326,8 +319,8 @@ def step_states(
                 week=week,
                 slot=slot,
                 status=status,
-                why=blocked.get(name) if status == "blocked" else None,
-                retry_at=retry_at if status == "retry" else None,
+                why=blocked.get(name) if is_due else None,
+                retry_at=retry_at,
                 next_at=next_at,
                 overdue=overdue,
                 latest=latest,
@@ -339,7 +332,7 @@ def step_states(
 def _retry_time(
     history: History, command: str, week: str, moment: datetime
 ) -> datetime | None:
-    """When a step is tried again whose latest run failed in this week; None if it did not."""
+    """When a step is tried again whose latest run failed in this week; None: now, or it did not fail."""
     attempt = history.latest.get(command)
     if not has_failed(attempt, week):
         return None
@@ -347,7 +340,8 @@ def _retry_time(
     doublings = min(history.failures.get(command, 1) - 1, 10)
     wait: timedelta = min(RETRY_AFTER * 2**doublings, MOST_RETRY_AFTER)
     # Nobody waits for what a clock that was ahead has noted.
-    return None if ended > moment + CLOCK_BOUND else ended + wait
+    is_waiting = ended - CLOCK_BOUND <= moment < ended + wait
+    return ended + wait if is_waiting else None
 
 
 def _delays_count_from(name: str, history: History) -> datetime | None:
@@ -370,47 +364,42 @@ def _read_history(
     slot_week = iso_week(latest_slot(moment, time))
     is_expected = slot_week == iso_week(moment)
     latest, done_week = history.latest.get(command_of(name)), _week_done(name, history)
-    ended = None
     if source := source_of(name):
-        done_week = None
         if known := history.harvests.get(source):
             done_week, is_expected, latest = known.done_week, True, known.latest
     elif name in AFTER:
-        first = history.frozen_week
-        if name != VERIFY:
-            first = _week_done(AFTER[name], history)
-        is_expected = slot_week == first
+        is_expected = slot_week == _week_done(AFTER[name], history)
     else:
         # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
         after = ""
         if name == FREEZE:
-            after, done_week = history.frozen_week or "", history.frozen_week
+            after = done_week or ""
             if at := history.frozen_at:
                 # The scheduler's run ends after the snapshot is frozen and has the counts; or a later one by hand.
                 by_hand = Run(done_week, RunOutcome.DONE, at, at, {})
                 latest = max(latest or by_hand, by_hand, key=_end_of)
-        else:
-            command = BY_HAND.get(name, "")
-            latest = _newest(latest, history.latest.get(command))
-            done = history.done.get(command)
-            ended = _newest(history.done.get(command_of(name)), done)
-            if done:
+        elif name == QUEUE:
+            latest = _newest(latest, history.latest.get(CURATE))
+            if done := history.done.get(CURATE):
                 week = iso_week(latest_slot(done.started_at, time))
                 done_week = max(week, done_week or "")
         is_expected |= any(after < week <= slot_week for week in history.weeks)
     is_due = (done_week or "") < slot_week
-    is_due |= name == QUEUE and _has_late_threads(history, ended, slot_week)
+    is_due |= name == QUEUE and _has_late_threads(history, slot_week)
     return done_week, is_due and is_expected, latest
 
 
 def _week_done(name: str, history: History) -> str | None:
-    """The latest week that the scheduler did a step for."""
+    """The latest week that the scheduler did a step for; a freeze by hand counts too."""
+    if name == FREEZE:
+        return history.frozen_week
     run = history.done.get(command_of(name))
     return None if run is None else run.week
 
 
-def _has_late_threads(history: History, queueing: Run | None, week: str) -> bool:
+def _has_late_threads(history: History, week: str) -> bool:
     """Whether a harvest for a week, or an earlier one, ended after the latest queueing began."""
+    queueing = _newest(history.done.get(command_of(QUEUE)), history.done.get(CURATE))
     if queueing is None:
         return False
     for harvest in history.harvests.values():

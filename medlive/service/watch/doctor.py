@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from medlive.clock import now
@@ -64,8 +65,7 @@ async def examine(settings: Settings) -> Diagnoses:
 async def examine_home(settings: Settings) -> Diagnoses:
     """Whether the home can be written, and has the room below which a check reports it."""
     home = settings.home
-    home.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
-    tempfile.TemporaryFile(dir=home).close()
+    _try_to_write(home)
     usage = shutil.disk_usage(home)
     text = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.0f} GB are free at {home}"
     if usage.free < settings.watch.disk_free_gb * 1e9:
@@ -73,6 +73,11 @@ async def examine_home(settings: Settings) -> Diagnoses:
         yield Diagnosis("bad", text, step)
     else:
         yield Diagnosis("good", text)
+
+
+def _try_to_write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+    tempfile.TemporaryFile(dir=folder).close()
 
 
 async def examine_database(settings: Settings) -> Diagnoses:
@@ -256,10 +261,7 @@ async def examine_backup(settings: Settings) -> Diagnoses:
             "set [backup] folder in medlive.toml, on another disk",
         )
         return
-    parent = folder.absolute()
-    while not parent.exists():
-        parent = parent.parent
-    tempfile.TemporaryFile(dir=parent).close()
+    _try_to_write(folder)
     yield Diagnosis("good", f"{folder} can be written")
 
 

@@ -185,19 +185,25 @@ async def look(
 ) -> list[OpenProblemRow]:
     """Run every check, store what they find, and send messages about it; the problems.
 
-    `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
+    `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable; other
+    faults are logged: they stop no step.
     """
-    if heard:
-        await database.ask(watch.hear_scheduler)
-    problems = find_problems(await read_facts(database, settings, clock))
-    await database.ask(_store, settings, problems)
-    await deliver(database, settings.notify)
-    is_well = all(problem.severity is not Severity.PAGE for problem in problems)
-    if heard and is_well and settings.notify.heartbeat_url is not None:
-        try:
+    problems: list[OpenProblemRow] = []
+    try:
+        if heard:
+            await database.ask(watch.hear_scheduler)
+        problems = find_problems(await read_facts(database, settings, clock))
+        await database.ask(_store, settings, problems)
+        await deliver(database, settings.notify)
+        is_well = all(problem.severity is not Severity.PAGE for problem in problems)
+        if heard and is_well and settings.notify.heartbeat_url is not None:
             await beat(settings.notify)
-        except ServiceUnavailable as error:
-            _log.warning("%s", error.message)  # whoever watches it misses the beat
+    except DatabaseUnavailable:
+        raise
+    except ServiceUnavailable as error:
+        _log.warning("%s", error.message)  # whoever watches it misses the beat
+    except Exception:
+        _log.exception("the checks could not be run")
     return problems
 
 
@@ -211,24 +217,8 @@ async def keep_looking(
     while True:
         heard = alive.is_set()
         alive.clear()
-        await look_safely(database, settings, heard=heard, clock=clock)
-        await asyncio.sleep(LOOK_S)
-
-
-async def look_safely(
-    database: Database,
-    settings: Settings,
-    *,
-    heard: bool = False,
-    clock: Clock = None,
-) -> None:
-    """`look`, whose own faults are logged: they stop no step. Raises DatabaseUnavailable."""
-    try:
         await look(database, settings, heard=heard, clock=clock)
-    except DatabaseUnavailable:
-        raise
-    except Exception:
-        _log.exception("the checks could not be run")
+        await asyncio.sleep(LOOK_S)
 
 
 async def _store(
@@ -241,7 +231,7 @@ async def _store(
     moment = await read_clock(session)
     write = partial(write_message, session, settings.notify, week=iso_week(moment))
     for stored in await watch.list_open(session):
-        if stored.send_at <= moment and not stored.is_acknowledged(moment):
+        if stored.send_at <= moment and not stored.is_acknowledged:
             text = (
                 f"{stored.text}\nWhat to do: {stored.next_step}\nSince {stored.began_at:%Y-%m-%d %H:%M} UTC."
                 f" No more messages: medlive status ack {stored.code}"

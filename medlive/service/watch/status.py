@@ -18,7 +18,6 @@ from medlive.db.release.snapshots import (
     find_snapshot,
     load_fixed,
     load_kept_out,
-    load_manifest,
 )
 from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
@@ -54,7 +53,7 @@ async def read_problems(
             "severity": problem.severity,
             "text": problem.text,
             "next_step": problem.next_step,
-            "acknowledged": problem.is_acknowledged(facts.moment),
+            "acknowledged": problem.is_acknowledged,
         }
         for problem in await checks.read_problems(database, facts)
     ]
@@ -65,7 +64,6 @@ async def acknowledge(
     settings: Settings,
     code: str,
     *,
-    lasts: timedelta | None,
     why: str | None,
     by: str | None,
 ) -> list[dict[str, Any]]:
@@ -82,7 +80,6 @@ async def acknowledge(
         db_watch.acknowledge,
         code,
         patience=checks.ENDS_AFTER,
-        lasts=lasts,
         why=why,
         by=by,
     )
@@ -213,7 +210,6 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     if info is None:
         return None
     fixed = await load_fixed(session, week)
-    manifest = await load_manifest(session, week) or {}
     return {
         "state": info.state,
         "frozen_at": info.frozen_at,
@@ -221,7 +217,6 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
         "criteria": info.criteria,
         "held_out": fixed.numbers.held if fixed else None,
         "kept_out": Counter(hit.gate for hit in await load_kept_out(session, week)),
-        "proof": manifest.get("counts", {}).get("proof"),
         "publishable": info.publishable,
         "why_not": info.why_not,
         "signed": info.signature is not None,
@@ -230,17 +225,15 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
 
 def run_as_json(run: Run) -> dict[str, Any]:
     """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
-    seconds = took = None
+    took = None
     if run.finished_at and run.starts == 1:
         span = run.finished_at - run.started_at
-        seconds = max(0, round(span.total_seconds()))
-        took = str(timedelta(seconds=seconds))
+        took = str(timedelta(seconds=max(0, round(span.total_seconds()))))
     return {
         "week": run.week,
         "outcome": run.outcome.value,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
-        "seconds": seconds,
         "took": took,
         "counts": dict(run.counts),
         "in_short": summarize_counts(run.counts),

@@ -30,7 +30,6 @@ from medlive.db.jobs import (
     forget_failures,
     hurry,
     queued_locks,
-    take_turn,
 )
 from medlive.db.release.weeks import note_queued
 from medlive.db.session import (
@@ -387,15 +386,11 @@ async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
 
 
 _log = logging.getLogger(__name__)
-_TURN = 0x6D65646E
-""" "medn": the lock of whoever looks."""
 
 
 async def queue_lost(database: Database) -> int:
-    """Queue threads that wait for nothing, unless another process does it now; how many."""
+    """Queue threads that wait for nothing; how many."""
     async with database.begin() as session:
-        if not await take_turn(session, _TURN):
-            return 0
         await forget_failures(session)
         queued = await defer_revisions(session, await find_lost(session))
     if queued:

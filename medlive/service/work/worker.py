@@ -1,6 +1,6 @@
 """A worker: a process that serves some of the queues until it is stopped.
 
-Beside its jobs it is reported, lost threads are found, and pauses end when they can.
+Beside its jobs it is reported, and pauses end when they can.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from medlive.config import Settings
@@ -29,8 +28,7 @@ from medlive.errors import (
     MedliveError,
 )
 from medlive.llm.budget import Budget
-from medlive.service.curation.complete import prove_again
-from medlive.service.curation.curate import CurationCounts, curation_work
+from medlive.service.curation.curate import CurationCounts, curation_works
 from medlive.service.database import open_database
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.waiting import Liveness
@@ -44,13 +42,10 @@ from medlive.service.wiring import (
 from .jobs import (
     HEARTBEAT_S,
     open_app,
-    queue_lost,
     run_until_stopped,
 )
 from .taken import (
-    CURATE,
     NEVER,
-    PROVE,
     STEP,
     Jobs,
     Readiness,
@@ -58,8 +53,6 @@ from .taken import (
     queue_errors,
 )
 
-SWEEP_S = 60.0
-"""How often threads are looked for that wait for nothing."""
 MISSING_S = 30.0
 """How often an evidence index or a key is looked for that was missing or damaged."""
 
@@ -113,8 +106,7 @@ async def run_worker(
                     readiness.pause(Queue.CURATE, error, NEVER)
             if pipeline:
                 readiness.resume(Queue.CURATE)
-                works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
-                works[PROVE] = partial(prove_again, pipeline)
+                works |= curation_works(pipeline, total, tick=tick, retry=True)
                 inputs["pipeline"] = pipeline.digest
             run = await stack.enter_async_context(
                 recorded_run(database, "worker", inputs)
@@ -150,7 +142,6 @@ class Monitor:
     number: int | None = None
     """The worker's; None: it is not reported as yet."""
     searched_at: float = field(default_factory=time.monotonic)
-    swept_at: float = float("-inf")
     is_forbidden: bool = False
 
     async def keep_looking(self) -> None:
@@ -174,7 +165,7 @@ class Monitor:
                     await self.jobs.database.ask(remove_worker, self.number)
 
     async def look(self) -> None:
-        """Report the worker, end its pauses where they are over, and queue lost threads."""
+        """Report the worker, and end its pauses where they are over."""
         readiness = self.jobs.readiness
         for queue, pause in [*readiness.pauses.items()]:
             await self._end_pause(queue, pause.obstacle)
@@ -194,9 +185,6 @@ class Monitor:
                 reason,
                 sorted(readiness.pauses),
             )
-        if time.monotonic() - self.swept_at >= SWEEP_S:
-            self.swept_at = time.monotonic()
-            await queue_lost(self.jobs.database)
 
     async def _end_pause(self, queue: str, obstacle: MedliveError) -> None:
         """End a pause where it is certain that the obstacle is gone; else a job that is let through finds out."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from medlive.db.release.weeks import WeekStanding
 from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
+from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import _Runner
 from medlive.service.schedule.steps import (
     AFTER,
@@ -31,6 +33,7 @@ from medlive.service.schedule.steps import (
     step_states,
     weekly_times,
 )
+from medlive.service.waiting import Liveness
 from medlive.snapshot.manifest import Partial
 from tests.support.waiting import until
 
@@ -407,29 +410,44 @@ def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_so
     assert not found["harvest:b"].overdue
 
 
-async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_look(
+async def test_a_step_that_becomes_due_while_it_runs_is_run_again_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    database: Any = None
-    runner = _Runner(database, database, database, print, None, once=False)
-    runner.lanes = {"queue": asyncio.Event()}
-    begun, go, runs = asyncio.Event(), asyncio.Event(), 0
+    due = {s.name: s for s in step_states(TIMES, EMPTY, MONDAY + timedelta(days=2))}
+    database: Any = SimpleNamespace(read=nullcontext)
+    runner = _Runner(database, database, database, print, lambda: MONDAY, once=False)
+    begun, go = list[str](), asyncio.Event()
 
-    async def run_due(name: str) -> bool:
-        nonlocal runs
-        runs += 1
-        begun.set()
-        await go.wait()  # as for its last reading of the rows
-        return True
+    async def give(*_: object) -> int:
+        return 1
 
-    monkeypatch.setattr(runner, "run_due", run_due)
-    lane = asyncio.create_task(runner.run_lane("queue"))
-    runner.lanes["queue"].set()
-    await begun.wait()
-    runner.lanes["queue"].set()  # a harvest has ended
+    async def look(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def find_due() -> list[StepState]:
+        names = ("harvest:a", "queue")
+        return [due[n] for n in names if (due[n].name, due[n].week) not in runner.tried]
+
+    async def run_step(step: StepState) -> None:
+        begun.append(step.name)
+        runner.tried.add((step.name, step.week))
+        if begun.count(step.name) > 1:
+            await asyncio.Event().wait()
+        if step.name == "queue":
+            await go.wait()
+
+    for name in ("ask_lock", "latest_act", "queue_lost"):
+        monkeypatch.setattr(scheduler, name, give)
+    monkeypatch.setattr(scheduler, "keep_looking", look)
+    monkeypatch.setattr(runner, "_find_due", find_due)
+    monkeypatch.setattr(runner, "_run_step", run_step)
+    working = asyncio.create_task(runner.work(database, Liveness(), 60.0))
+    await until(lambda: begun == ["harvest:a", "queue"])
+    await asyncio.sleep(0.05)  # the harvest has ended, and is not run again
+    assert begun == ["harvest:a", "queue"]
     go.set()
-    await until(lambda: runs == 2)
-    lane.cancel()
+    await until(lambda: begun[2:] == ["harvest:a", "queue"])
+    working.cancel()
 
 
 def test_a_week_that_was_frozen_in_part_is_not_whole() -> None:
