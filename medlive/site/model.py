@@ -26,7 +26,7 @@ from medlive.integrity.digest import canonical_json
 from medlive.integrity.log import writing
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
-from medlive.snapshot.manifest import Manifest, unknown_note
+from medlive.snapshot.manifest import unknown_note
 from medlive.snapshot.model import SnapshotCase
 from medlive.statistics.bootstrap import Standing
 from medlive.statistics.contamination import Drop
@@ -59,16 +59,11 @@ HardWeeks = dict[str, dict[str, HardWeek]]
 
 
 @dataclass(frozen=True)
-class Week:
+class Week(Release):
     """One snapshot, and what it changed."""
 
-    manifest: Manifest
-    digest: str
-    """Of SHA256SUMS."""
     changed: Mapping[str, int]
     """added, revised, withdrawn, held → how many cases; without what the snapshot's ledgers do not say."""
-    release: Release | None = None
-    """For the feed; None leaves the week out of it."""
 
     @property
     def newer(self) -> str:

@@ -200,7 +200,7 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
             _, sections = read_ledger(snapshot.path, ledger)
             changed |= {name: len(entries) for name, entries in sections.items()}
     release = read_release(FolderTarget(root), snapshot.version, sums)
-    return Week(snapshot.manifest, snapshot.digest, changed, release)
+    return Week(release.manifest, release.files, changed)
 
 
 def _reports(
