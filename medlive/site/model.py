@@ -16,14 +16,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from medlive.errors import BadInput
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.ability import AbilityTable, abilities
 from medlive.evaluation.scoring.estimates import rows_by
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.log import writing
+from medlive.integrity.log import write_whole
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.manifest import unknown_note
@@ -186,9 +185,8 @@ def hard_bytes(weeks: HardWeeks) -> bytes:
 
 def fix_hard(path: Path, data: bytes) -> None:
     """Keep what `hard_bytes` made, unless it lies there or holds no week. Raises BadInput, DiskFull."""
-    with writing(path):
-        if data != b"{}" and not (path.is_file() and path.read_bytes() == data):
-            write_whole(path, data)
+    if data != b"{}" and not (path.is_file() and path.read_bytes() == data):
+        write_whole(path, data)
 
 
 @dataclass(frozen=True)

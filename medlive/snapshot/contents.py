@@ -38,42 +38,27 @@ CaseRows = tuple[Row, list[Row]]
 """A case's row, and the rows of its criteria."""
 
 
+@dataclass
 class RowReader:
     """Iterates over the cases of a snapshot's folder; lines that hold no row are skipped and reported."""
 
-    def __init__(
-        self,
-        root: Path,
-        shape: Shape,
-        canary: str | None = None,
-        *,
-        trusted: bool = False,
-        alone: bool = False,
-    ) -> None:
-        """Prepare to read.
-
-        Args:
-            root: The folder.
-            shape: The snapshot's.
-            canary: What every row must state; None accepts any.
-            trusted: Whether the files were verified, so that rows need not be checked again.
-            alone: Whether to leave the criteria out.
-        """
-        self._root = root
-        self._shape = shape
-        self._canary = canary
-        self._trusted, self._alone = trusted, alone
-        self.faults = Faults()  # Lines that hold no row, or are out of order
-        self.canaries = Faults()  # Rows with another canary
-        self.orphans = Faults()  # Criteria without a case
+    root: Path
+    shape: Shape
+    canary: str | None = None  # What every row must state; None accepts any
+    trusted: bool = False  # Whether rows were verified, and need not be checked again
+    alone: bool = False  # Whether to leave the criteria out
+    # Lines that hold no row, or are out of order
+    faults: Faults = field(default_factory=Faults)
+    canaries: Faults = field(default_factory=Faults)  # Rows with another canary
+    orphans: Faults = field(default_factory=Faults)  # Criteria without a case
 
     def __iter__(self) -> Iterator[tuple[int, CaseRows]]:
         """Yield the cases, each after its line from 1. Raises OSError if a file cannot be read."""
         with (
-            open_plain(self._root / CASES) as cases,
-            open_plain(self._root / CRITERIA) as criteria,
+            open_plain(self.root / CASES) as cases,
+            open_plain(self.root / CRITERIA) as criteria,
         ):
-            remaining = iter(()) if self._alone else self._rows(criteria, "criteria")
+            remaining = iter(()) if self.alone else self._rows(criteria, "criteria")
             head = next(remaining, None)
             for number, case in self._rows(cases, "cases"):
                 own: list[Row] = []
@@ -115,9 +100,9 @@ class RowReader:
     def _parse(self, data: bytes, where: str, table: Table) -> Row | None:
         try:
             row: Row = json.loads(data.decode("utf-8"))
-            if self._trusted:
+            if self.trusted:
                 return row
-            fault = self._shape.row_fault(row, table)
+            fault = self.shape.row_fault(row, table)
             canonical = line(row) if fault is None else b""
         except (ValueError, RecursionError) as exc:
             fault = f"{type(exc).__name__}: {exc!s}"
@@ -127,8 +112,8 @@ class RowReader:
         if canonical != data:
             got = "the same value spelled otherwise"
             self.faults.add(where, "canonical JSON and a line end", got)
-        if self._canary not in (None, row["canary"]):
-            expected = f"the canary {self._canary}"
+        if self.canary not in (None, row["canary"]):
+            expected = f"the canary {self.canary}"
             self.canaries.add(where, expected, repr(row["canary"]))
         return row
 

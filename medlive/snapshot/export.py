@@ -1,11 +1,10 @@
 """A slice of a snapshot as LiveMedBench's file: what is exported is data to work with, and no snapshot any more."""
 
-import os
 from pathlib import Path
 
 from medlive.errors import UsageError
-from medlive.integrity.digest import digest_file
-from medlive.integrity.log import writing
+from medlive.integrity.digest import digest_bytes
+from medlive.integrity.log import write_whole
 
 from .load import Snapshot
 from .model import LIVEMEDBENCH_END, livemedbench_piece
@@ -28,17 +27,11 @@ def export_slice(snapshot: Snapshot, out: Path) -> str:
         raise UsageError(
             f"no case of {snapshot.version} fits the filters: nothing was written"
         )
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    with writing(out):
-        try:
-            with partial.open("wb") as handle:
-                for number, case in enumerate(cases):
-                    row = {**case.row(), "canary": snapshot.manifest.canary}
-                    criteria = [criterion.row() for criterion in case.criteria]
-                    handle.write(livemedbench_piece(number, row, criteria))
-                handle.write(LIVEMEDBENCH_END)
-            digest = digest_file(partial)
-            partial.rename(out)
-        finally:
-            partial.unlink(missing_ok=True)
-    return digest
+    pieces = []
+    for number, case in enumerate(cases):
+        row = {**case.row(), "canary": snapshot.manifest.canary}
+        criteria = [criterion.row() for criterion in case.criteria]
+        pieces.append(livemedbench_piece(number, row, criteria))
+    data = b"".join([*pieces, LIVEMEDBENCH_END])
+    write_whole(out, data)
+    return digest_bytes(data)

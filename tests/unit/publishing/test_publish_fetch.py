@@ -93,7 +93,7 @@ async def test_errata_that_could_not_be_written_leave_the_former_ones(
     offer(server, Errata(entries=(erratum(1),)), line.key)
 
     with monkeypatch.context() as patch:
-        patch.setattr("medlive.snapshot.errata.create_below", full)
+        patch.setattr("medlive.snapshot.errata.write_whole", full)
         with pytest.raises(DiskFull):
             await get(server, tmp_path)
     assert (tmp_path / "errata.json").read_bytes() == before

@@ -278,7 +278,7 @@ def test_people_read_scores_in_per_cent_and_programs_as_shares(tmp_path: Path) -
     html = (out / "index.html").read_text("utf-8")
     # Coefficients and p alone are told with three decimals and more.
     html = re.sub(
-        r'(?s)<section id="(overlap|costs|pairs|scale|length)">.*?</section>|<div class="summary">.*?</div>',
+        r'(?s)<section id="(overlap|pairs|scale|length)">.*?</section>|<div class="summary">.*?</div>',
         "",
         html,
     )
