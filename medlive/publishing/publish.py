@@ -110,10 +110,9 @@ def prepare_release(
     """
     manifest = _verified(folder, public_key)
     files = dict(manifest.files)
-    for name in ("manifest.json", SIGNATURE):
+    for name in ("manifest.json", SIGNATURE, SUMS):
         if (folder / name).is_file():
             files[name] = _entry((folder / name).read_bytes())
-    files[SUMS] = _entry((folder / SUMS).read_bytes())
     root = folder.parent
     errata, known = {}, None
     # Those of publishable snapshots where there are both.

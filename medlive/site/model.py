@@ -25,7 +25,6 @@ from medlive.integrity.digest import canonical_json
 from medlive.integrity.log import write_whole
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
-from medlive.snapshot.manifest import unknown_note
 from medlive.snapshot.model import SnapshotCase
 from medlive.statistics.bootstrap import Standing
 from medlive.statistics.contamination import Drop
@@ -63,11 +62,6 @@ class Week(Release):
 
     changed: Mapping[str, int]
     """added, revised, withdrawn, held → how many cases; without what the snapshot's ledgers do not say."""
-
-    @property
-    def newer(self) -> str:
-        """What it holds and this medlive does not know, in words; empty where there is nothing."""
-        return unknown_note(self.manifest.unknown)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     StringConstraints,
     ValidationError,
-    create_model,
 )
 
 from medlive.errors import BadInput, first_fault
@@ -183,29 +181,43 @@ _REVISIONS = {
 }
 """Section → whether its entries have a revision before and after."""
 
-_FIELDS: Mapping[str, Any] = {
-    "case_id": str,
-    "commitment": Digest,
-    "from_revision": Count | None,
-    "held_since": Version,
-    "reason": Annotated[str, StringConstraints(pattern=r"\S")],
-    "salt": Hex,
-    "to_revision": Count | None,
-}
-_OF_CHANGES = ("case_id", "from_revision", "reason", "to_revision")
-_OF_SECTIONS = {
-    **dict.fromkeys(SECTIONS[CHANGES], _OF_CHANGES),
-    "held": ("commitment", "held_since"),
-    "revealed": ("commitment", "held_since", "case_id", "salt"),
-    "dropped": ("commitment", "held_since", "reason"),
-}
-"""Section → the fields of `_FIELDS` that its entries have, all of them and no other of these."""
+Reason = Annotated[str, StringConstraints(pattern=r"\S")]
 
-_CONFIG = ConfigDict(extra="allow", strict=True)
-_MODELS: dict[str, type[BaseModel]] = {}
-for _section, _names in _OF_SECTIONS.items():
-    _fields: dict[str, Any] = {name: (_FIELDS[name], ...) for name in _names}
-    _MODELS[_section] = create_model(_section, __config__=_CONFIG, **_fields)
+
+class _Entry(BaseModel, extra="allow", strict=True):
+    pass
+
+
+class _Changed(_Entry):
+    case_id: str
+    from_revision: Count | None
+    reason: Reason
+    to_revision: Count | None
+
+
+class _Held(_Entry):
+    commitment: Digest
+    held_since: Version
+
+
+class _Revealed(_Held):
+    case_id: str
+    salt: Hex
+
+
+class _Dropped(_Held):
+    reason: Reason
+
+
+_MODELS: Mapping[str, type[_Entry]] = {
+    **dict.fromkeys(SECTIONS[CHANGES], _Changed),
+    "held": _Held,
+    "revealed": _Revealed,
+    "dropped": _Dropped,
+}
+"""Section → its entries."""
+_FIELDS = {name for model in _MODELS.values() for name in model.model_fields}
+"""What one section's entries have means the same in all."""
 
 
 def write_ledger(
@@ -255,8 +267,8 @@ def read_ledger(
         while row != b"]\n":
             entry = json.loads(row.removeprefix(b","))
             further = _MODELS[section].model_validate(entry).model_extra or {}
-            # A held case that is named is no longer held: what one section has means the same in all.
-            if wrong := sorted(further.keys() & _FIELDS.keys()):
+            # A held case that is named is no longer held.
+            if wrong := sorted(further.keys() & _FIELDS):
                 raise ValueError(f"{wrong[0]} belongs to another section")
             if earlier and entry[key] <= earlier[-1][key]:
                 raise ValueError(f"{section} is not in the order of {key}, each once")
@@ -352,7 +364,7 @@ def _read(root: Path, name: str, expected: Row, ledgers: Ledgers) -> None:
     for section, key in SECTIONS[name].items():
         by_section[section] = {entry[key]: entry for entry in sections[section]}
     for section, key, entry in ledgers.each(name):
-        known = _OF_SECTIONS[section]
+        known = _MODELS[section].model_fields
         ledgers.unknown |= _unknown_fields(f"{section} of {name}", entry, known)
         _check_texts(f"{name}: {section} {key!r}", entry, _CHECKED, ledgers.leaks)
     _check_texts(f"{name}:1", head, expected, ledgers.leaks)

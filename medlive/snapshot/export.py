@@ -1,5 +1,6 @@
 """A slice of a snapshot as LiveMedBench's file: what is exported is data to work with, and no snapshot any more."""
 
+import os
 from pathlib import Path
 
 from medlive.errors import UsageError
@@ -19,7 +20,7 @@ def export_slice(snapshot: Snapshot, out: Path) -> str:
         UsageError: If the part has no cases, or the file exists.
         DiskFull, BadInput: If the file cannot be written.
     """
-    if out.is_symlink() or out.exists():
+    if os.path.lexists(out):
         hint = "name another file, or remove it"
         raise UsageError(f"{out} exists already", hint=hint)
     cases = snapshot.cases

@@ -14,7 +14,7 @@ from medlive.integrity.signing import public_key_of
 
 from .contents import read_cases, read_manifest, readable
 from .locate import find_snapshot
-from .manifest import Manifest, unknown_note
+from .manifest import Manifest
 from .model import (
     TABLES,
     SnapshotCase,
@@ -137,10 +137,8 @@ class Snapshot:
             if values is not None:
                 wanted[name] = {values} if isinstance(values, str) else set(values)
         try:
-            first = date.min if posted_from is None else date.fromisoformat(posted_from)
-            end = (
-                date.max if posted_before is None else date.fromisoformat(posted_before)
-            )
+            first = date.fromisoformat(posted_from or "0001-01-01")
+            end = date.fromisoformat(posted_before or "9999-12-31")
         except ValueError as exc:
             raise UsageError(f"expected a date as YYYY-MM-DD: {exc}") from exc
         after = first_release_after
@@ -241,8 +239,8 @@ def load_snapshot(
         reasons = "; ".join(manifest.why_not)
         text = f"medlive {manifest.version} is not publishable: {reasons}"
         warnings.warn(text, UserWarning, stacklevel=2)
-    if note := unknown_note(manifest.unknown):
-        text = f"medlive {manifest.version}: {note}"
+    if manifest.newer:
+        text = f"medlive {manifest.version}: {manifest.newer}"
         warnings.warn(text, NewerSnapshotWarning, stacklevel=2)
     return snapshot
 

@@ -402,6 +402,11 @@ class Manifest(SnapshotMeta, _Format):
         return (*self.shape.unknown_names(), *fields)
 
     @property
+    def newer(self) -> str:
+        """The same in a sentence; empty where there is nothing."""
+        return unknown_note(self.unknown)
+
+    @property
     def ancestry(self) -> dict[str, str]:
         """The digests of its ancestors, by version."""
         return {ancestor.version: ancestor.digest for ancestor in self.lineage}

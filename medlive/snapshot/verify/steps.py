@@ -46,7 +46,6 @@ from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
     Manifest,
-    unknown_note,
 )
 from medlive.snapshot.model import (
     TABLES,
@@ -174,7 +173,6 @@ def check_origin(folder: Inspected, out: Faults) -> None:
     check_signed(
         folder,
         out,
-        what="snapshot",
         document="manifest.json",
         key=(signing.key_id, signing.public_key) if signing else None,
         comments=(manifest.trusted_comment, SIGNATURE_COMMENT),
@@ -229,7 +227,7 @@ def check_manifest(folder: Inspected, out: Faults) -> None:
     if manifest.publishable == bool(manifest.why_not):
         reasons = repr(manifest.why_not)
         out.add("manifest.json", "reasons exactly when not publishable", reasons)
-    folder.note = unknown_note(manifest.unknown)
+    folder.note = manifest.newer
 
 
 def check_sizes(folder: Inspected, out: Faults) -> None:
