@@ -206,7 +206,7 @@ def check_signed(
             faults.add(document, f"the key {_any_of(signers)}", "no key")
         else:
             subject.trust = "not signed"
-            why = f"{document} names no key, so the origin cannot be verified"
+            why = f"unsigned: {document} names no key"
             raise Skip(why, allowed=True)
         return
     if not has_signature:

@@ -202,7 +202,8 @@ def read_errata(
     if signature is None:
         raise CheckFailed(
             f"{name} is not signed",
-            hint="give the publisher's key if it has another now; without a key they are used at your own risk",
+            hint="if the publisher has another key now, give it with --public-key; "
+            "without a key unsigned errata are used at your own risk",
         )
     beside = f"the signature beside {name}"
     try:

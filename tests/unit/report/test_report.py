@@ -154,7 +154,6 @@ def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(
         "By specialty",
         "By theme",
         "Criteria",
-        "Cost and tokens",
         "Root causes",
         "Reliability of the grader",
         "How alike",
