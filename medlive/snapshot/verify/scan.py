@@ -62,7 +62,14 @@ class Scan:
     def run(self, root: Path) -> None:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""
         expected = hashlib.sha256()
-        reader = RowReader(root, self.shape, self.manifest.canary)
+        reader = RowReader(
+            root,
+            self.shape,
+            self.manifest.canary,
+            faults=self.faults["rows"],
+            canaries=self.faults["canary"],
+            orphans=self.faults["ids"],
+        )
         try:
             for number, (row, criteria) in reader:
                 expected.update(livemedbench_piece(self.tally.cases, row, criteria))
@@ -70,10 +77,6 @@ class Scan:
         except OSError as exc:
             self._add("rows", "data", "readable rows", str(exc))
             return
-        finally:
-            self.faults["ids"].extend(reader.orphans)
-        self.faults["rows"].extend(reader.faults)
-        self.faults["canary"].extend(reader.canaries)
         expected.update(LIVEMEDBENCH_END)
         self.livemedbench = expected.hexdigest()
         for name, section, step in (
