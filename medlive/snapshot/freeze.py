@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed, UsageError, require
 from medlive.integrity.digest import digest_file, digest_json
 from medlive.integrity.folder import (
     FOLDERS,
@@ -133,6 +133,7 @@ def _build(
 
     for folder in FOLDERS:
         (out / folder).mkdir()
+    require("pyarrow", "parquet")
     manifest = draft_manifest(meta)
     tally = _write_rows(rows, manifest, out)
     numbers: dict[str, int] = {}  # How many entries each section has

@@ -331,7 +331,7 @@ class SnapshotMeta(Stated):
 
 
 class _Format(_Frozen):
-    """What a manifest is, of which a reader is told before all else."""
+    """What a manifest is: checked before its other fields, so that a later format is the first fault."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
     format_version: int = FORMAT_VERSION

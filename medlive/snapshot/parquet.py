@@ -21,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medlive.errors import require
 from medlive.guard.child_environment import child_environment
 from medlive.integrity.folder import lines
 
@@ -78,7 +77,6 @@ def parquet_writer(
     The canary goes into the key-value metadata, which is not compressed. At the end the remaining rows and the footer
     are written.
     """
-    require("pyarrow", "parquet")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
