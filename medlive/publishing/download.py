@@ -280,14 +280,17 @@ def update_errata(
         The errata that hold from now on, and why those that were here are kept; None if they were replaced.
 
     Raises:
-        BadInput: If either file is not valid.
+        BadInput: If either file is not valid, or the folder cannot be written.
         CheckFailed: If what is offered is not signed as it must be.
-        OSError: If the folder cannot be written.
+        DiskFull: If the disk is full.
     """
     data = _read(folder, ERRATA)
     own_signature = _read(folder, ERRATA_SIGNATURE)
     if key is None and data == offered and signature in (None, own_signature):
         return parse_errata(offered, name), None
+    existing = Errata()
+    if data is not None:
+        existing = parse_errata(data, str(folder / ERRATA))
     signer = None
     if data is not None and own_signature is not None:
         keys = known_keys(folder) if key is None else [key]
@@ -299,10 +302,9 @@ def update_errata(
             )
     errata = read_errata(offered, signature, name, key or signer)
     # Where a key is given, what it did not sign may be anybody's.
-    if data is not None and (key is None or signer is not None):
-        existing = parse_errata(data, str(folder / ERRATA))
-        if (lost := errata.find_lost(existing)) is not None:
-            return existing, f"{name} is older than the errata here: it lacks {lost}"
+    lost = errata.find_lost(existing)
+    if lost is not None and (key is None or signer is not None):
+        return existing, f"{name} is older than the errata here: it lacks {lost}"
     put_errata(folder, offered, signature)
     return errata, None
 

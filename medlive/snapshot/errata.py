@@ -199,18 +199,16 @@ def read_errata(
     """
     if public_key is None:
         return parse_errata(data, name)
+    hint = "if the publisher has another key now, give it with --public-key"
     if signature is None:
-        raise CheckFailed(
-            f"{name} is not signed",
-            hint="if the publisher has another key now, give it with --public-key; "
-            "without a key unsigned errata are used at your own risk",
-        )
+        raise CheckFailed(f"{name} is not signed", hint=hint)
     beside = f"the signature beside {name}"
     try:
         text = signature.decode("utf-8", "replace")
         comment = check_signature(data, text, public_key)
     except BadSignature as exc:
-        raise CheckFailed(f"{beside} is not a valid signature: {exc}") from exc
+        text = f"{beside} is not a valid signature: {exc}"
+        raise CheckFailed(text, hint=hint) from exc
     errata = parse_errata(data, name)
     if comment != (expected := trusted_comment(errata)):
         raise CheckFailed(

@@ -137,8 +137,10 @@ class Snapshot:
             if values is not None:
                 wanted[name] = {values} if isinstance(values, str) else set(values)
         try:
-            first = date.fromisoformat(posted_from or "0001-01-01")
-            end = date.fromisoformat(posted_before or "9999-12-31")
+            first = date.min if posted_from is None else date.fromisoformat(posted_from)
+            end = (
+                date.max if posted_before is None else date.fromisoformat(posted_before)
+            )
         except ValueError as exc:
             raise UsageError(f"expected a date as YYYY-MM-DD: {exc}") from exc
         after = first_release_after
