@@ -175,8 +175,8 @@ def draft_manifest(meta: SnapshotMeta) -> Manifest:
     parent = meta.lineage[-1] if meta.lineage else None
     return Manifest(
         **dict(meta),
-        parent=parent and parent.version,
-        parent_digest=parent and parent.digest,
+        parent=parent.version if parent else None,
+        parent_digest=parent.digest if parent else None,
         publishable=not meta.why_not,
         counts=Tally(shape).counts(0),
         writers={"parquet": f"pyarrow {version('pyarrow')}"},
