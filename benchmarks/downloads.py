@@ -59,7 +59,11 @@ async def make_snapshot(settings: Settings, megabytes: int) -> Path:
         "from_revision": None,
         "to_revision": 1,
     }
-    meta = SnapshotMeta(VERSION, datetime(2026, 11, 22, tzinfo=UTC), provenance)
+    meta = SnapshotMeta(
+        version=VERSION,
+        created_at=datetime(2026, 11, 22, tzinfo=UTC),
+        provenance=provenance,
+    )
     folder = write_snapshot(
         [case],
         meta,

@@ -25,6 +25,7 @@ from medlive.evaluation.model import EvaluationCriterion as Criterion
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.score import score_runs
+from medlive.integrity.folder import SUMS
 from medlive.llm.registry import Registry
 from medlive.site.live import write_site
 from medlive.site.model import Content, Week
@@ -184,6 +185,7 @@ def made_cost(number: int) -> WeekCost | None:
 def made_weeks(cases: list[SnapshotCase], weeks: int) -> list[Week]:
     """The weeks, each with the cases up to it."""
     found = []
+    file = FileEntry(size=1_000_000, sha256="0" * 64)
     for number in range(weeks):
         day = START + timedelta(days=7 * number)
         year, week, _ = day.isocalendar()
@@ -201,7 +203,7 @@ def made_weeks(cases: list[SnapshotCase], weeks: int) -> list[Week]:
             "publishable": True,
             "cost": made_cost(number),
             "counts": Counts.model_construct(**counts),
-            "files": {"data/cases.jsonl": FileEntry(size=1_000_000, sha256="0" * 64)},
+            "files": dict.fromkeys(("data/cases.jsonl", SUMS), file),
         }
         manifest = Manifest.model_construct(**values)
         changed = {
@@ -210,7 +212,7 @@ def made_weeks(cases: list[SnapshotCase], weeks: int) -> list[Week]:
             "withdrawn": number % 2,
             "held": number % 5,
         }
-        found.append(Week(manifest, "sha256:" + "0" * 64, changed))
+        found.append(Week(manifest, manifest.files, changed))
     return found[::-1]
 
 

@@ -91,9 +91,9 @@ def build(folder: Path, count: int) -> Path:
     target = folder / folder_name(VERSION)
     if not (target / "manifest.json").is_file():
         meta = SnapshotMeta(
-            VERSION,
-            datetime(2026, 11, 21, tzinfo=UTC),
-            Provenance(
+            version=VERSION,
+            created_at=datetime(2026, 11, 21, tzinfo=UTC),
+            provenance=Provenance(
                 code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
             ),
             lineage=tuple(

@@ -133,9 +133,9 @@ def build(folder: Path, count: int) -> Path:
             code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
         )
         meta = SnapshotMeta(
-            VERSION,
-            datetime(2026, 11, 21, tzinfo=UTC),
-            provenance,
+            version=VERSION,
+            created_at=datetime(2026, 11, 21, tzinfo=UTC),
+            provenance=provenance,
             why_not=("a benchmark",),
         )
         write_snapshot(cases(count), meta, folder, partial(added, count))

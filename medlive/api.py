@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from math import inf, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -289,24 +289,10 @@ def power(
 
     Raises:
         CheckFailed: If the runs' scores would mislead, and `allow` does not override why.
-        UsageError: If a number is beyond what the command takes, the runs' scores show no spread, power and alpha are
-            not in (0, 1), or power is not above alpha.
+        UsageError: If no number of cases follows, as from no points or a correlation above 1, the runs' scores show no
+            spread, power and alpha are not in (0, 1), or power is not above alpha.
     """
-    deviation = 100 * spread.score if isinstance(spread, Spread) else spread
-    for name, number, least, most in (
-        ("points", points, 0.01, 100),
-        ("correlation", correlation, -1, 0.99),
-        ("models", models, 2, 10_000),
-        ("before", 2 if before is None else before, 2, inf),
-        ("spread", deviation, 0.01, 1000),
-    ):
-        if not least <= number <= most:
-            limits = f"from {least} to {most}" if most < inf else f"of at least {least}"
-            raise UsageError(f"{name}: expected a number {limits}, got {number}")
     overridden: Sequence[Objection] = ()
-    seen = Spread(deviation / 100 * sqrt(2 - 2 * correlation), deviation / 100)
-    if isinstance(spread, Spread):
-        seen = spread
     if graded := load_runs(runs) if runs else []:
         table = score(graded, draws=1, allow=allow)
         overridden = table.overridden
@@ -316,18 +302,21 @@ def power(
             raise UsageError(
                 "the scores of these runs show no spread", hint="give a spread"
             )
-        seen = observed
+        spread = observed
     pairs = models * (models - 1) / 2
     difference = points / 100
     try:
+        seen = spread
+        if not isinstance(seen, Spread):
+            seen = Spread(seen / 100 * sqrt(2 - 2 * correlation), seen / 100)
         apart = cases_for_pair(
             difference, seen.difference, power=power, alpha=alpha / pairs
         )
         fresh = cases_for_drop(
             difference, seen.score, before=before, power=power, alpha=alpha / models
         )
-    except ValueError as exc:
-        raise UsageError(str(exc)) from exc
+    except (ValueError, ArithmeticError) as exc:
+        raise UsageError(f"no number of cases follows from this: {exc}") from exc
     return CasesNeeded(
         points=points,
         to_tell_two_apart=apart,

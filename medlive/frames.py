@@ -5,7 +5,7 @@ brings. A value that is not known is missing in the frame, never 0 or false.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, Literal
 
 from .api import Run, Runs, load_runs
@@ -16,7 +16,6 @@ from .evaluation.scoring.estimates import KINDS
 from .evaluation.scoring.score import ScoreTable, labelled
 from .report.tables import score_rows
 from .snapshot.load import Snapshot
-from .statistics.bootstrap import Comparison
 
 Library = Literal["pandas", "polars", "arrow"]
 Frame = Any
@@ -45,9 +44,6 @@ _NUMBERS = (
     "high",
     "least",
     "most",
-    "difference",
-    "p",
-    "p_holm",
 )
 """Columns of numbers; those of no list hold text, and `met` true or false."""
 
@@ -69,7 +65,7 @@ def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Fram
             "positive_points": case.positive_points,
         }
         rows.append(_values(case, _TEXTS) | row)
-    columns = (*_TEXTS[:6], "posted", *_TEXTS[6:], "criteria", "positive_points")
+    columns = (*_TEXTS, "posted", "criteria", "positive_points")
     return _frame(rows, columns, library)
 
 
@@ -129,12 +125,6 @@ def means(table: ScoreTable, library: Library = "pandas") -> Frame:
             rows.append(row | {"kind": row["slice"]})
     figures = ("n", "mean", "low", "high", "least", "most")
     return _frame(rows, ("model", "kind", "value", *figures), library)
-
-
-def comparisons(table: ScoreTable, library: Library = "pandas") -> Frame:
-    """Every pair of models: the difference with its interval, p, and p by Holm."""
-    columns = [field.name for field in fields(Comparison)]
-    return _frame(map(asdict, table.comparisons), columns, library)
 
 
 def _values(record: object, names: Sequence[str]) -> dict[str, object]:

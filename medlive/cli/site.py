@@ -59,7 +59,7 @@ def build(
         evidence=index_path(settings),
         registry=Registry(candidates=settings.candidates),
         public_keys=public_key or (),
-        checked=with_session(blind_items) if withhold_checked else (),
+        checked=with_session(blind_items) if withhold_checked else frozenset(),
         allow_not_publishable=allow_not_publishable,
     )
     content = read_content(inputs)

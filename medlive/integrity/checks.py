@@ -179,7 +179,6 @@ def check_signed(
     subject: Inspection,
     faults: Faults,
     *,
-    what: str,
     document: str,
     key: tuple[str, str] | None,
     comments: tuple[str, str],
@@ -191,7 +190,6 @@ def check_signed(
     Args:
         subject: What is verified.
         faults: Takes the faults.
-        what: What is signed, in a word: "snapshot".
         document: The file that names the key.
         key: The key's id and base64 line as the document states them; None: it names none.
         comments: The expected trusted and untrusted comment.
@@ -201,59 +199,46 @@ def check_signed(
     Raises:
         Skip: If no key is named or given.
     """
-    if key is not None and has_signature:
-        _check_key(subject, faults, document, key, comments, signers)
-        if faults.count:
-            return
-        subject.trust = "origin" if signers else "integrity"
-        subject.note = f"signed with the key {key[0]}, which was given"
-        if not signers:
-            subject.note = (
-                f"signed with the key {key[0]}, named only by the {what} itself: "
-                "this proves that nothing has changed since, not who signed it"
-            )
-    elif key is not None:
+    if key is None:
+        if has_signature:
+            faults.add(SIGNATURE, f"none, since {document} names no key", "a file")
+        elif signers:
+            faults.add(document, f"the key {_any_of(signers)}", "no key")
+        else:
+            subject.trust = "not signed"
+            why = f"unsigned: {document} names no key"
+            raise Skip(why, allowed=True)
+        return
+    if not has_signature:
         faults.add(SIGNATURE, "a file", "none")
-    elif has_signature:
-        faults.add(SIGNATURE, f"none, since {document} names no key", "a file")
-    elif signers:
-        expected = f"the key {_any_of(signers)}"
-        faults.add(document, expected, f"no key: the {what} is unsigned")
-    else:
-        subject.trust = "not signed"
-        why = f"the {what} is unsigned, so its origin cannot be verified"
-        raise Skip(why, allowed=True)
-
-
-def _check_key(
-    subject: Inspection,
-    faults: Faults,
-    document: str,
-    stated: tuple[str, str],
-    comments: tuple[str, str],
-    signers: Sequence[PublicKey],
-) -> None:
-    """Check that the key that the document states is one of those given, and signed."""
+        return
+    key_id, line = key
     trusted, untrusted = comments
     try:
-        key = PublicKey.parse(stated[1])
-        if key.id_text() != stated[0]:
-            expected = f"the key {_any_of([key])}"
-            faults.add(document, expected, f"{stated[0]} as {stated[1]}")
+        public = PublicKey.parse(line)
+        if public.id_text() != key_id:
+            faults.add(document, f"the key {_any_of([public])}", f"{key_id} as {line}")
         # Whole keys are compared: anybody may choose the eight bytes of an id.
-        if signers and key not in signers:
-            faults.add(document, f"the key {_any_of(signers)}", _any_of([key]))
+        if signers and public not in signers:
+            faults.add(document, f"the key {_any_of(signers)}", _any_of([public]))
         text = subject.read(SIGNATURE).decode("utf-8", "replace")
         sums = subject.read(SUMS)
-        comment = check_signature(sums, text, key, untrusted_comment=untrusted)
+        comment = check_signature(sums, text, public, untrusted_comment=untrusted)
         if comment != trusted:
             expected = f"the trusted comment {trusted!r}"
             faults.add(SIGNATURE, expected, repr(comment))
-    except BadKey as exc:
-        faults.add(document, "a public key", str(exc))
-    except BadSignature as exc:
-        expected = f"a signature of {SUMS} by the key {stated[0]}"
+    except (BadKey, BadSignature) as exc:
+        expected = f"a signature of {SUMS} by the key {key_id}"
         faults.add(SIGNATURE, expected, str(exc))
+    if faults.count:
+        return
+    subject.trust = "origin" if signers else "integrity"
+    named_alone = (
+        f"named only by {document} itself: this proves that nothing has changed since, "
+        "not who signed it"
+    )
+    origin = "which was given" if signers else named_alone
+    subject.note = f"signed with the key {key_id}, {origin}"
 
 
 def _any_of(keys: Sequence[PublicKey]) -> str:

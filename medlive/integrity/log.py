@@ -197,6 +197,24 @@ def writing(path: Path) -> Iterator[None]:
         raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, or leave what was there. Raises DiskFull, and BadInput if it cannot be written."""
+    partial = path.with_name(f".{path.name}.partial")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.unlink(missing_ok=True)
+            # Follows no link that was put there
+            with partial.open("xb") as handle:
+                handle.write(data)
+                handle.flush()
+                os.fsync(handle.fileno())
+            partial.replace(path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+
 @contextmanager
 def open_log(path: Path) -> Iterator[LogWriter]:
     """Open a log for writing; a last line that lacks only its end gets it, and a torn one is removed.

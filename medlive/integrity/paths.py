@@ -81,16 +81,13 @@ def open_below(root: Path, name: str) -> io.FileIO:
     return _as_file(descriptor, name, "rb")
 
 
-def create_below(
-    root: Path, name: str, *, append: bool = False, mode: int = PRIVATE_FILE
-) -> io.FileIO:
+def create_below(root: Path, name: str, *, append: bool = False) -> io.FileIO:
     """Open a regular file below `root` for unbuffered writing, with the folders on its way, made where missing.
 
     Args:
         root: An existing folder.
         name: A stranger's name.
         append: Write behind what the file holds already; else it is emptied.
-        mode: The rights of a file that is made anew.
 
     Raises:
         UnsafePath: if the name is unsafe, or leads over a link, to a file with a second name (a hard link), or to
@@ -99,7 +96,7 @@ def create_below(
     """
     flags = _WRITE | os.O_APPEND if append else _WRITE
     with _parent_of(root, name, make=True) as (parent, last):
-        descriptor = _open(last, flags, parent, name, mode)
+        descriptor = _open(last, flags, parent, name)
     handle = _as_file(descriptor, name, "ab" if append else "wb")
     if not append:
         handle.truncate(0)
@@ -166,10 +163,9 @@ def _open(
     flags: int,
     parent: int | None,
     name: str,
-    mode: int = PRIVATE_FILE,
 ) -> int:
     try:
-        return os.open(part, flags, mode, dir_fd=parent)
+        return os.open(part, flags, PRIVATE_FILE, dir_fd=parent)
     except OSError as exc:
         if exc.errno in _NOT_FOLLOWED:
             raise UnsafePath(

@@ -280,38 +280,30 @@ def update_errata(
         The errata that hold from now on, and why those that were here are kept; None if they were replaced.
 
     Raises:
-        BadInput: If either file is not valid.
+        BadInput: If either file is not valid, or the folder cannot be written.
         CheckFailed: If what is offered is not signed as it must be.
-        OSError: If the folder cannot be written.
+        DiskFull: If the disk is full.
     """
-    errata = read_errata(offered, signature, name, key)
     data = _read(folder, ERRATA)
     own_signature = _read(folder, ERRATA_SIGNATURE)
-    if data is None:
-        put_errata(folder, offered, signature)
-        return errata, None
-    if data == offered and signature in (None, own_signature):
-        return errata, None
-    existing = parse_errata(data, str(folder / ERRATA))
-    is_trusted = key is None
-    if own_signature is not None:
+    if key is None and data == offered and signature in (None, own_signature):
+        return parse_errata(offered, name), None
+    existing = Errata()
+    if data is not None:
+        existing = parse_errata(data, str(folder / ERRATA))
+    signer = None
+    if data is not None and own_signature is not None:
         keys = known_keys(folder) if key is None else [key]
         signer = find_signer(data, own_signature, keys)
-        is_trusted = signer is not None
-        if key is None:
-            if signer is None:
-                raise CheckFailed(
-                    f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
-                    hint="give the publisher's key with --public-key",
-                )
-            try:
-                read_errata(offered, signature, name, signer)
-            except CheckFailed as exc:
-                raise CheckFailed(
-                    f"{exc.message}; the errata here were kept",
-                    hint="if the publisher has another key now, give it with --public-key",
-                ) from exc
-    if is_trusted and (lost := errata.find_lost(existing)) is not None:
+        if key is None and signer is None:
+            raise CheckFailed(
+                f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
+                hint="give the publisher's key with --public-key",
+            )
+    errata = read_errata(offered, signature, name, key or signer)
+    # Where a key is given, what it did not sign may be anybody's.
+    lost = errata.find_lost(existing)
+    if lost is not None and (key is None or signer is not None):
         return existing, f"{name} is older than the errata here: it lacks {lost}"
     put_errata(folder, offered, signature)
     return errata, None

@@ -47,11 +47,6 @@ Calls block, as the clients of object stores do. Every method raises a MedliveEr
 """
 
 PUBLIC_KEY = "minisign.pub"
-_LAST = {
-    "manifest.json": 1,
-    SIGNATURE: 2,
-    SUMS: 3,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +73,7 @@ class PreparedRelease(Release):
     def items(self) -> list[Item]:
         """The immutable files in the order they are sent."""
         items = []
-        for name in sorted(self.files, key=lambda name: (_LAST.get(name, 0), name)):
+        for name in sorted(self.files, key=lambda name: (name == SUMS, name)):
             entry = self.files[name]
             item = Item(
                 name=f"{self.folder}/{name}",
@@ -115,10 +110,9 @@ def prepare_release(
     """
     manifest = _verified(folder, public_key)
     files = dict(manifest.files)
-    for name in ("manifest.json", SIGNATURE):
+    for name in ("manifest.json", SIGNATURE, SUMS):
         if (folder / name).is_file():
             files[name] = _entry((folder / name).read_bytes())
-    files[SUMS] = _entry((folder / SUMS).read_bytes())
     root = folder.parent
     errata, known = {}, None
     # Those of publishable snapshots where there are both.

@@ -78,9 +78,7 @@ class S3Target:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Check that the bucket exists; writes are conditional, so that no lock is needed."""
-        with self._errors():
-            self._client.head_bucket(Bucket=self._bucket)
+        """Writes are conditional, so that no lock is needed."""
         yield
 
     def names(self, folder: str) -> frozenset[str]:
@@ -116,11 +114,7 @@ class S3Target:
         # Another publisher may be first, or the answer to our own first request may be lost.
         with self._errors(_RACE):
             proven = self._put(item, IfNoneMatch="*")
-        is_same = proven or self.has(item)
-        if is_same is None:
-            text = f"{self.where} accepts {item.name} and does not keep it"
-            raise ServiceUnavailable(text, hint="publish again later")
-        if not is_same:
+        if not proven and not self.has(item):
             raise CheckFailed(f"{item.name} exists in {self.where} with other bytes")
 
     def replace(self, item: Item) -> None:

@@ -151,9 +151,7 @@ class FolderTarget:
         path = path_below(self.root, item.name)
         partial = self.root / _PARTIAL
         try:
-            with io.BufferedWriter(
-                create_below(self.root, _PARTIAL, mode=PUBLIC_FILE)
-            ) as out:
+            with io.BufferedWriter(create_below(self.root, _PARTIAL)) as out:
                 out.write(item.read())
                 out.flush()
                 os.fchmod(out.fileno(), PUBLIC_FILE)

@@ -50,10 +50,6 @@ class MetaFile(Meta):
     format_version: Literal[1]
 
 
-_OF_GRADER = frozenset(("name", "engine", "judge"))
-"""What the report shows of the grader of a `meta.json`."""
-
-
 def read_json(
     path: Path,
     shape: type[Shape],
@@ -79,11 +75,7 @@ def read_meta(
         UsageError: If it is of a judge that graded none of the runs.
     """
     meta = read_json(path, MetaFile, "meta.json")
-    if missing := ", ".join(sorted(_OF_GRADER - meta.grader.keys())):
-        raise BadInput(
-            f"{path} is not a meta.json of medlive: grader without {missing}"
-        )
-    judge = str(meta.grader["judge"])
+    judge = meta.grader.get("judge")
     if judge not in judges:
         raise UsageError(f"{path} is about {judge}, which graded none of the runs")
     return meta

@@ -1,17 +1,15 @@
 """The sections of the report, one in each function; `SECTIONS` has them in order."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.root_causes import RootCause
-from medlive.evaluation.runs.folder import GRADES, grades_of
 from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.estimates import (
     AXIS,
@@ -20,7 +18,6 @@ from medlive.evaluation.scoring.estimates import (
     slice_order,
 )
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases
-from medlive.evaluation.scoring.score import ModelScore
 
 from .html import Section, f, missing, picture, render, soft
 from .model import ONE_RUN, Report, unpublishable
@@ -221,71 +218,6 @@ def criteria(report: Report) -> Section:
     return Section("criteria", "Criteria", [lists, report.render("axes.html")])
 
 
-_COSTS = (
-    "Of the answers and verdicts that count; what an earlier try took is not among them. Unknown: the tokens or "
-    "price of a call are not on record, as of a model without a table under [prices], or of imported files."
-)
-
-
-@dataclass(frozen=True)
-class CallCosts:
-    """The sum over calls; None is unknown."""
-
-    calls: int
-    """Those whose tokens are on record."""
-    all_calls: int
-    input_tokens: int | None
-    output_tokens: int | None
-    usd: float | None
-
-
-def spent(usages: Iterable[Mapping[str, Any]]) -> CallCosts:
-    """The sum of `Usage.as_json` values: the tokens of those that have them, money where every call's is known."""
-    calls = known = input_tokens = output_tokens = 0
-    usd: float | None = 0.0
-    for usage in usages:
-        calls += 1
-        known += bool(usage.get("input_tokens") or usage.get("output_tokens"))
-        input_tokens += usage.get("input_tokens") or 0
-        output_tokens += usage.get("output_tokens") or 0
-        price = usage.get("cost_usd")
-        usd = None if usd is None or price is None else usd + price
-    return CallCosts(
-        calls=known,
-        all_calls=calls,
-        input_tokens=input_tokens if known else None,
-        output_tokens=output_tokens if known else None,
-        usd=usd if calls else None,
-    )
-
-
-def _spent_on_verdicts(model: ModelScore) -> CallCosts | None:
-    """What grading took, verdicts from the shared cache left out; None: nothing is graded."""
-    if (grader := model.run.grader) is None:
-        return None
-    paid: list[Mapping[str, Any]] = []
-    # Read as a stream: the texts of many runs would fill the memory.
-    for grade in grades_of(model.run.run.path / GRADES, []):
-        counts = grade.usage or grade.origin == "import"
-        if grade.judge == grader.judge and counts:
-            paid.append(grade.usage)
-    return spent(paid)
-
-
-def costs(report: Report) -> Section:
-    """The section: tokens and money by model; what is not on record is unknown."""
-    rows = []
-    for model in report.models:
-        answers = model.run.answers
-        cases = {score.case_id for score in model.cases}
-        spent_on_answers = spent(
-            answers[name].usage for name in answers if name in cases
-        )
-        rows.append((model.label, spent_on_answers, _spent_on_verdicts(model)))
-    drawn = report.render("costs.html", rows=rows)
-    return Section("costs", "Cost and tokens", [soft(_COSTS), drawn])
-
-
 _ALIKE = "How alike the models are"
 
 
@@ -406,7 +338,6 @@ SECTIONS: tuple[Callable[[Report], Section], ...] = (
     partial(slices, kind="specialty", name="specialties", title="By specialty"),
     partial(slices, kind="theme", name="themes", title="By theme"),
     criteria,
-    costs,
     _written("causes", "Root causes", "causes.html"),
     reliability,
     overlap,

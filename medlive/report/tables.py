@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import date
-from pathlib import Path
 from typing import Any
 
-from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.companions import CORE, RATES
 from medlive.evaluation.scoring.contamination import (
@@ -20,7 +18,6 @@ from medlive.evaluation.scoring.contamination import (
 from medlive.evaluation.scoring.estimates import ScoreEstimate, Slices, axis_rows
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
-from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import Estimate, Standing
 
@@ -28,7 +25,13 @@ from .html import utf8
 
 Row = dict[str, Any]
 """A row of a file."""
-_FIGURES = (
+_COLUMNS = (
+    "model",
+    "metric",
+    "cases",
+    "grader",
+    "slice",
+    "value",
     "n",
     "mean",
     "low",
@@ -37,7 +40,9 @@ _FIGURES = (
     "most",
     "of",
     "few",
+    "overridden",
 )
+"""Of `scores.csv`."""
 
 
 def _row(
@@ -248,12 +253,11 @@ def score_rows(table: ScoreTable) -> list[Row]:
         slices |= model.slices
         for own_kind, values in slices.items():
             for value, estimate in values.items():
-                figures = estimate_row(estimate)
                 about = head | {"slice": own_kind, "value": value}
-                rows.append(about | {name: figures[name] for name in _FIGURES})
+                rows.append(about | estimate_row(estimate))
         for axis, errors in model.axes.items():
-            row: Row = head | {"slice": "errors by axis", "value": axis}
-            rows.append(row | dict.fromkeys(_FIGURES) | estimate_row(errors))
+            about = head | {"slice": "errors by axis", "value": axis}
+            rows.append(about | estimate_row(errors))
     return rows
 
 
@@ -267,17 +271,14 @@ def scores_csv(table: ScoreTable) -> str:
     A text of `_FORMULA` begins with "'".
     """
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    names = ["model", "metric", "cases", "grader", "slice", "value", *_FIGURES]
-    writer.writerow([*names, "overridden"])
+    writer = csv.DictWriter(out, _COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
     overrides = dict.fromkeys(override.allow for override in table.overridden)
     for row in score_rows(table):
-        cells = []
-        for value in row.values():
+        for name, value in row.items():
             if isinstance(value, str) and value.startswith(_FORMULA):
-                value = f"'{value}"
-            cells.append(value)
-        writer.writerow([*cells, " ".join(overrides)])
+                row[name] = f"'{value}"
+        writer.writerow(row | {"overridden": " ".join(overrides)})
     return out.getvalue()
 
 
@@ -298,13 +299,6 @@ def json_bytes(value: Any) -> bytes:
         allow_nan=False,
     )
     return utf8(f"{text}\n")
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, or leave what was there. Raises BadInput, DiskFull."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder.write_whole(path, data)
 
 
 def contamination_json(table: ContaminationTable) -> Row:

@@ -16,17 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from medlive.errors import BadInput
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.ability import AbilityTable, abilities
 from medlive.evaluation.scoring.estimates import rows_by
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.log import writing
+from medlive.integrity.log import write_whole
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
-from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.snapshot.model import SnapshotCase
 from medlive.statistics.bootstrap import Standing
 from medlive.statistics.contamination import Drop
@@ -59,21 +57,11 @@ HardWeeks = dict[str, dict[str, HardWeek]]
 
 
 @dataclass(frozen=True)
-class Week:
+class Week(Release):
     """One snapshot, and what it changed."""
 
-    manifest: Manifest
-    digest: str
-    """Of SHA256SUMS."""
     changed: Mapping[str, int]
     """added, revised, withdrawn, held → how many cases; without what the snapshot's ledgers do not say."""
-    release: Release | None = None
-    """For the feed; None leaves the week out of it."""
-
-    @property
-    def newer(self) -> str:
-        """What it holds and this medlive does not know, in words; empty where there is nothing."""
-        return unknown_note(self.manifest.unknown)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,9 +179,8 @@ def hard_bytes(weeks: HardWeeks) -> bytes:
 
 def fix_hard(path: Path, data: bytes) -> None:
     """Keep what `hard_bytes` made, unless it lies there or holds no week. Raises BadInput, DiskFull."""
-    with writing(path):
-        if data != b"{}" and not (path.is_file() and path.read_bytes() == data):
-            write_whole(path, data)
+    if data != b"{}" and not (path.is_file() and path.read_bytes() == data):
+        write_whole(path, data)
 
 
 @dataclass(frozen=True)

@@ -186,8 +186,7 @@ def site_files(
     # What the browser filters and shows of each case, and the texts that it fetches to search for words.
     made["data/cases.json"] = canonical_json(entries).encode("utf-8")
     made["data/texts.json"] = canonical_json(texts).encode("utf-8")
-    releases = [week.release for week in content.weeks if week.release is not None]
-    made["feed.xml"] = feed_xml(releases, downloads, content.errata)
+    made["feed.xml"] = feed_xml(content.weeks, downloads, content.errata)
 
     def ability(board: BoardEntry, model: ModelEntry) -> float | None:
         """What a model of a board would score on all cases of all weeks."""

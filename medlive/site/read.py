@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import headroom_of
-from medlive.snapshot.model import SnapshotCase, folder_name
+from medlive.snapshot.model import SnapshotCase, version_of
 
 from .model import (
     HARD,
@@ -76,7 +76,7 @@ class Inputs:
     """Whether to show, marked on every page, what is not publishable."""
     leave_out_not_publishable: bool = False
     """Whether boards that are not publishable are left out, and listed, instead of refused."""
-    checked: Collection[str] = frozenset()
+    checked: frozenset[str] = frozenset()
     """Items of grader checks that people rate blind now; bundles with one of these answers are left out."""
     versions: frozenset[str] | None = None
     """The snapshots that may be shown; None: all."""
@@ -99,12 +99,10 @@ def read_content(inputs: Inputs) -> Content:
     """
     left_out: list[tuple[str, str]] = []
     snapshots = _snapshots(inputs, left_out)
-    errata_file: Path | None = inputs.errata or inputs.snapshots / ERRATA
-    errata = Errata()
-    if errata_file and (inputs.errata or errata_file.is_file()):
-        errata = load_errata(errata_file, is_named=True)
-    else:
-        errata_file = None
+    errata_file = inputs.errata
+    if errata_file is None and (inputs.snapshots / ERRATA).is_file():
+        errata_file = inputs.snapshots / ERRATA
+    errata = load_errata(errata_file, is_named=True) if errata_file else Errata()
     cases = _cases(snapshots, errata)
     passages = {}
     if inputs.evidence is not None:
@@ -152,11 +150,11 @@ def _snapshots(
     left_out: list[tuple[str, str]],
 ) -> list[Snapshot]:
     """The verified snapshots, the newest first."""
-    shown = inputs.versions and set(map(folder_name, inputs.versions))
     snapshots = []
     for manifest in sorted(inputs.snapshots.glob("*/manifest.json")):
         folder = manifest.parent
-        if shown is not None and folder.name not in shown:
+        version = version_of(folder.name)
+        if inputs.versions is not None and version not in inputs.versions:
             continue
         try:
             snapshots.append(open_snapshot(folder))
@@ -200,7 +198,7 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
             _, sections = read_ledger(snapshot.path, ledger)
             changed |= {name: len(entries) for name, entries in sections.items()}
     release = read_release(FolderTarget(root), snapshot.version, sums)
-    return Week(snapshot.manifest, snapshot.digest, changed, release)
+    return Week(release.manifest, release.files, changed)
 
 
 def _reports(
@@ -232,12 +230,9 @@ def _reports(
             )
             if _is_withdrawn(report):
                 raise BadInput("every case of its snapshot was withdrawn")
-            is_checked = False
-            if report.run is not None and inputs.checked:
-                # Whether people check verdicts on its answers blind.
-                items = items_of(report.run.cases, report.run.answers)
-                is_checked = not items.keys().isdisjoint(inputs.checked)
-            if is_checked:
+            run = report.run if inputs.checked else None
+            # Whether people check verdicts on its answers blind.
+            if run and items_of(run.cases, run.answers).keys() & inputs.checked:
                 # Its name would tell the raters whose answers they rate.
                 left_out.append(("a bundle", WITHHELD))
             else:

@@ -14,10 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     StringConstraints,
     ValidationError,
-    create_model,
 )
 
 from medlive.errors import BadInput, first_fault
@@ -38,42 +36,27 @@ CaseRows = tuple[Row, list[Row]]
 """A case's row, and the rows of its criteria."""
 
 
+@dataclass
 class RowReader:
     """Iterates over the cases of a snapshot's folder; lines that hold no row are skipped and reported."""
 
-    def __init__(
-        self,
-        root: Path,
-        shape: Shape,
-        canary: str | None = None,
-        *,
-        trusted: bool = False,
-        alone: bool = False,
-    ) -> None:
-        """Prepare to read.
-
-        Args:
-            root: The folder.
-            shape: The snapshot's.
-            canary: What every row must state; None accepts any.
-            trusted: Whether the files were verified, so that rows need not be checked again.
-            alone: Whether to leave the criteria out.
-        """
-        self._root = root
-        self._shape = shape
-        self._canary = canary
-        self._trusted, self._alone = trusted, alone
-        self.faults = Faults()  # Lines that hold no row, or are out of order
-        self.canaries = Faults()  # Rows with another canary
-        self.orphans = Faults()  # Criteria without a case
+    root: Path
+    shape: Shape
+    canary: str | None = None  # What every row must state; None accepts any
+    trusted: bool = False  # Whether rows were verified, and need not be checked again
+    alone: bool = False  # Whether to leave the criteria out
+    # Lines that hold no row, or are out of order
+    faults: Faults = field(default_factory=Faults)
+    canaries: Faults = field(default_factory=Faults)  # Rows with another canary
+    orphans: Faults = field(default_factory=Faults)  # Criteria without a case
 
     def __iter__(self) -> Iterator[tuple[int, CaseRows]]:
         """Yield the cases, each after its line from 1. Raises OSError if a file cannot be read."""
         with (
-            open_plain(self._root / CASES) as cases,
-            open_plain(self._root / CRITERIA) as criteria,
+            open_plain(self.root / CASES) as cases,
+            open_plain(self.root / CRITERIA) as criteria,
         ):
-            remaining = iter(()) if self._alone else self._rows(criteria, "criteria")
+            remaining = iter(()) if self.alone else self._rows(criteria, "criteria")
             head = next(remaining, None)
             for number, case in self._rows(cases, "cases"):
                 own: list[Row] = []
@@ -115,9 +98,9 @@ class RowReader:
     def _parse(self, data: bytes, where: str, table: Table) -> Row | None:
         try:
             row: Row = json.loads(data.decode("utf-8"))
-            if self._trusted:
+            if self.trusted:
                 return row
-            fault = self._shape.row_fault(row, table)
+            fault = self.shape.row_fault(row, table)
             canonical = line(row) if fault is None else b""
         except (ValueError, RecursionError) as exc:
             fault = f"{type(exc).__name__}: {exc!s}"
@@ -127,8 +110,8 @@ class RowReader:
         if canonical != data:
             got = "the same value spelled otherwise"
             self.faults.add(where, "canonical JSON and a line end", got)
-        if self._canary not in (None, row["canary"]):
-            expected = f"the canary {self._canary}"
+        if self.canary not in (None, row["canary"]):
+            expected = f"the canary {self.canary}"
             self.canaries.add(where, expected, repr(row["canary"]))
         return row
 
@@ -198,29 +181,43 @@ _REVISIONS = {
 }
 """Section → whether its entries have a revision before and after."""
 
-_FIELDS: Mapping[str, Any] = {
-    "case_id": str,
-    "commitment": Digest,
-    "from_revision": Count | None,
-    "held_since": Version,
-    "reason": Annotated[str, StringConstraints(pattern=r"\S")],
-    "salt": Hex,
-    "to_revision": Count | None,
-}
-_OF_CHANGES = ("case_id", "from_revision", "reason", "to_revision")
-_OF_SECTIONS = {
-    **dict.fromkeys(SECTIONS[CHANGES], _OF_CHANGES),
-    "held": ("commitment", "held_since"),
-    "revealed": ("commitment", "held_since", "case_id", "salt"),
-    "dropped": ("commitment", "held_since", "reason"),
-}
-"""Section → the fields of `_FIELDS` that its entries have, all of them and no other of these."""
+Reason = Annotated[str, StringConstraints(pattern=r"\S")]
 
-_CONFIG = ConfigDict(extra="allow", strict=True)
-_MODELS: dict[str, type[BaseModel]] = {}
-for _section, _names in _OF_SECTIONS.items():
-    _fields: dict[str, Any] = {name: (_FIELDS[name], ...) for name in _names}
-    _MODELS[_section] = create_model(_section, __config__=_CONFIG, **_fields)
+
+class _Entry(BaseModel, extra="allow", strict=True):
+    pass
+
+
+class _Changed(_Entry):
+    case_id: str
+    from_revision: Count | None
+    reason: Reason
+    to_revision: Count | None
+
+
+class _Held(_Entry):
+    commitment: Digest
+    held_since: Version
+
+
+class _Revealed(_Held):
+    case_id: str
+    salt: Hex
+
+
+class _Dropped(_Held):
+    reason: Reason
+
+
+_MODELS: Mapping[str, type[_Entry]] = {
+    **dict.fromkeys(SECTIONS[CHANGES], _Changed),
+    "held": _Held,
+    "revealed": _Revealed,
+    "dropped": _Dropped,
+}
+"""Section → its entries."""
+_FIELDS = {name for model in _MODELS.values() for name in model.model_fields}
+"""What one section's entries have means the same in all."""
 
 
 def write_ledger(
@@ -270,8 +267,8 @@ def read_ledger(
         while row != b"]\n":
             entry = json.loads(row.removeprefix(b","))
             further = _MODELS[section].model_validate(entry).model_extra or {}
-            # A held case that is named is no longer held: what one section has means the same in all.
-            if wrong := sorted(further.keys() & _FIELDS.keys()):
+            # A held case that is named is no longer held.
+            if wrong := sorted(further.keys() & _FIELDS):
                 raise ValueError(f"{wrong[0]} belongs to another section")
             if earlier and entry[key] <= earlier[-1][key]:
                 raise ValueError(f"{section} is not in the order of {key}, each once")
@@ -367,7 +364,7 @@ def _read(root: Path, name: str, expected: Row, ledgers: Ledgers) -> None:
     for section, key in SECTIONS[name].items():
         by_section[section] = {entry[key]: entry for entry in sections[section]}
     for section, key, entry in ledgers.each(name):
-        known = _OF_SECTIONS[section]
+        known = _MODELS[section].model_fields
         ledgers.unknown |= _unknown_fields(f"{section} of {name}", entry, known)
         _check_texts(f"{name}: {section} {key!r}", entry, _CHECKED, ledgers.leaks)
     _check_texts(f"{name}:1", head, expected, ledgers.leaks)

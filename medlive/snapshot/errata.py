@@ -1,6 +1,5 @@
 """Errata: what was withdrawn after it was frozen, listed beside the frozen folders, which never change."""
 
-import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +18,7 @@ from pydantic import (
 
 from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.guard.bounds import SMALL_FILE_BYTES
-from medlive.integrity.log import read_bytes, read_found, writing
-from medlive.integrity.paths import create_below
+from medlive.integrity.log import read_bytes, read_found, write_whole
 from medlive.integrity.signing import BadSignature, PublicKey, check_signature
 
 from .manifest import Version, moment_text, optional, pretty_json
@@ -33,8 +31,6 @@ ERRATA = "errata.json"
 SIGNATURE = "errata.json.minisig"
 PUBLIC_ERRATA = "errata-public.json"
 """The same of the publishable snapshots alone, which the web gives out as `errata.json`; signed as that."""
-PUBLIC_FILE = 0o644
-"""Rights of errata, which are published as they are."""
 MOST_REASON = 500
 """Characters of a public reason."""
 
@@ -121,16 +117,18 @@ class Errata(BaseModel, extra="forbid", frozen=True):
         entries = {_key(entry): entry for entry in self.entries}
         for entry in known.entries:
             own = entries.get(_key(entry))
-            name = f"{entry.id} ({entry.criterion_id or entry.case_id})"
-            if own is None:
-                return f"entry {name}"
-            if entry.reinstated_at and not own.reinstated_at:
-                return f"the reinstatement of entry {name}"
-            if not set(entry.snapshots) <= set(own.snapshots):
-                return f"a snapshot of entry {name}"
-            is_same = own.snapshots == entry.snapshots
-            if is_same and entry.fixed_in and not own.fixed_in:
-                return f"the snapshot that fixed entry {name}"
+            if (
+                own is None
+                or (entry.reinstated_at and not own.reinstated_at)
+                or not set(entry.snapshots) <= set(own.snapshots)
+                or (
+                    own.snapshots == entry.snapshots
+                    and entry.fixed_in
+                    and not own.fixed_in
+                )
+            ):
+                subject = entry.criterion_id or entry.case_id
+                return f"the latest state of entry {entry.id} ({subject})"
         return None
 
     @property
@@ -201,17 +199,16 @@ def read_errata(
     """
     if public_key is None:
         return parse_errata(data, name)
+    hint = "if the publisher has another key now, give it with --public-key"
     if signature is None:
-        raise CheckFailed(
-            f"{name} is not signed",
-            hint="leave the key out to use unsigned errata at your own risk",
-        )
+        raise CheckFailed(f"{name} is not signed", hint=hint)
     beside = f"the signature beside {name}"
     try:
         text = signature.decode("utf-8", "replace")
         comment = check_signature(data, text, public_key)
     except BadSignature as exc:
-        raise CheckFailed(f"{beside} is not a valid signature: {exc}") from exc
+        text = f"{beside} is not a valid signature: {exc}"
+        raise CheckFailed(text, hint=hint) from exc
     errata = parse_errata(data, name)
     if comment != (expected := trusted_comment(errata)):
         raise CheckFailed(
@@ -240,11 +237,8 @@ def write_errata_file(
     path = folder / name
     data = errata.text().encode("utf-8")
     signature = None if sign is None else sign(data).encode("utf-8")
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        changed = not path.is_file() or path.read_bytes() != data
-        if changed or signature is not None:
-            put_errata(folder, data, signature, name)
+    if signature is not None or not path.is_file() or read_bytes(path) != data:
+        put_errata(folder, data, signature, name)
     return path
 
 
@@ -254,17 +248,13 @@ def put_errata(
     signature: bytes | None,
     name: str = ERRATA,
 ) -> None:
-    """Replace the errata of a folder and their signature, each file as a whole. Raises OSError."""
+    """Replace the errata of a folder and their signature, each file as a whole. Raises BadInput, DiskFull."""
     beside = f"{name}.minisig"
     if signature is None:
         (folder / beside).unlink(missing_ok=True)
-    for file, content in ((beside, signature), (name, data)):
-        if content is not None:
-            draft = f".{file}.partial"
-            handle = create_below(folder, draft, mode=PUBLIC_FILE)
-            with io.BufferedWriter(handle) as out:
-                out.write(content)
-            (folder / draft).replace(folder / file)
+    else:
+        write_whole(folder / beside, signature)
+    write_whole(folder / name, data)
 
 
 def trusted_comment(errata: Errata) -> str:

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from medlive.errors import UsageError
-from medlive.integrity.digest import digest_file
-from medlive.integrity.log import writing
+from medlive.integrity.digest import digest_bytes
+from medlive.integrity.log import write_whole
 
 from .load import Snapshot
 from .model import LIVEMEDBENCH_END, livemedbench_piece
@@ -20,7 +20,7 @@ def export_slice(snapshot: Snapshot, out: Path) -> str:
         UsageError: If the part has no cases, or the file exists.
         DiskFull, BadInput: If the file cannot be written.
     """
-    if out.is_symlink() or out.exists():
+    if os.path.lexists(out):
         hint = "name another file, or remove it"
         raise UsageError(f"{out} exists already", hint=hint)
     cases = snapshot.cases
@@ -28,17 +28,11 @@ def export_slice(snapshot: Snapshot, out: Path) -> str:
         raise UsageError(
             f"no case of {snapshot.version} fits the filters: nothing was written"
         )
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    with writing(out):
-        try:
-            with partial.open("wb") as handle:
-                for number, case in enumerate(cases):
-                    row = {**case.row(), "canary": snapshot.manifest.canary}
-                    criteria = [criterion.row() for criterion in case.criteria]
-                    handle.write(livemedbench_piece(number, row, criteria))
-                handle.write(LIVEMEDBENCH_END)
-            digest = digest_file(partial)
-            partial.rename(out)
-        finally:
-            partial.unlink(missing_ok=True)
-    return digest
+    pieces = []
+    for number, case in enumerate(cases):
+        row = {**case.row(), "canary": snapshot.manifest.canary}
+        criteria = [criterion.row() for criterion in case.criteria]
+        pieces.append(livemedbench_piece(number, row, criteria))
+    data = b"".join([*pieces, LIVEMEDBENCH_END])
+    write_whole(out, data)
+    return digest_bytes(data)

@@ -8,8 +8,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,12 @@ from .manifest import (
 from .model import (
     LIVEMEDBENCH_END,
     SnapshotCase,
+    canary_of,
     folder_name,
     line,
     livemedbench_piece,
+    shape_of,
     stamped,
-    trusted_comment,
 )
 from .parquet import parquet_writer
 
@@ -88,7 +90,7 @@ def write_snapshot(
     if (sign is None) is not (meta.signing is None):
         raise UsageError("a snapshot is signed exactly when it names its key")
     moment = meta.created_at.astimezone(UTC).replace(microsecond=0)
-    meta = replace(meta, created_at=moment)
+    meta = meta.model_copy(update={"created_at": moment})
     target = out_root / folder_name(meta.version)
     with writing(out_root):
         out_root.mkdir(
@@ -125,70 +127,65 @@ def _build(
     out: Path,
 ) -> tuple[Manifest, str | None]:
     """Write every file; return the manifest and the signature."""
-    require("pyarrow", "parquet")
-    import pyarrow
 
     def write(name: str, text: str) -> None:
         (out / name).write_bytes(text.encode("utf-8"))
 
     for folder in FOLDERS:
         (out / folder).mkdir()
-    tally = _write_rows(rows, meta, out)
+    require("pyarrow", "parquet")
+    manifest = draft_manifest(meta)
+    tally = _write_rows(rows, manifest, out)
     numbers: dict[str, int] = {}  # How many entries each section has
     for name, sections in SECTIONS.items():
-        head: dict[str, Any] = {"canary": meta.canary, "version": meta.version}
+        head: dict[str, Any] = {"canary": manifest.canary, "version": manifest.version}
         if name == CHANGES:
-            head["parent"] = meta.parent
+            head["parent"] = manifest.parent
         written = ((section, entries(section)) for section in sections)
         with (out / name).open("wb") as ledger:
             numbers |= write_ledger(ledger.write, head, written)
     counts = tally.counts(numbers["held"])
-    changes = card.changes_md(meta, numbers, entries)
+    manifest = manifest.model_copy(update={"counts": counts})
+    changes = card.changes_md(manifest, numbers, entries)
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as note:
         note.writelines(changes)  # As they come: there may be one for each case
-    for name, text in figures.figures(counts, meta.canary, meta.version).items():
+    for name, text in figures.figures(manifest).items():
         write(name, text)
-    write("LICENSE", card.licence(meta.canary))
+    write("LICENSE", card.licence(manifest.canary))
     rows_digest = digest_json([sha256(out / CASES), sha256(out / CRITERIA)])
-    write("README.md", card.readme(meta, counts, rows_digest))
-    files = {}
+    write("README.md", card.readme(manifest, rows_digest))
     for name in REQUIRED:
         if (out / name).is_file():
-            files[name] = _entry(out, name, tally)
-    write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
-    files["croissant.json"] = _entry(out, "croissant.json", tally)
-    stated = meta.shape.format_version >= 4
-    manifest = Manifest(
-        format_version=meta.shape.format_version,
-        version=meta.version,
-        created_at=meta.created_at,
-        parent=meta.parent,
-        parent_digest=meta.parent_digest,
-        lineage=meta.lineage,
-        signing=meta.signing,
-        publishable=not meta.why_not,
-        why_not=meta.why_not,
-        partial=meta.partial,
-        cost=meta.cost,
-        counts=counts,
-        provenance=meta.provenance,
-        writers={"parquet": f"pyarrow {pyarrow.__version__}"},
-        warnings=warnings_of(meta.provenance),
-        canary=meta.canary,
-        audit_log=meta.audit_log,
-        files=dict(sorted(files.items())),
-        columns=dict(meta.shape.columns) if stated else {},
-        enumerations=dict(meta.shape.enumerations) if stated else {},
-    )
+            manifest.files[name] = _entry(out, name, tally)
+    write("croissant.json", pretty_json(croissant.croissant(manifest)))
+    manifest.files["croissant.json"] = _entry(out, "croissant.json", tally)
     write("manifest.json", manifest.text())
     sums = sums_text({name: sha256(out / name) for name in REQUIRED})
     write(SUMS, sums)
     if sign is None:
         return manifest, None
-    comment = trusted_comment(meta.version, meta.created_at, meta.canary)
-    signature = sign(sums.encode("utf-8"), comment)
+    signature = sign(sums.encode("utf-8"), manifest.trusted_comment)
     write(SIGNATURE, signature)
     return manifest, signature
+
+
+def draft_manifest(meta: SnapshotMeta) -> Manifest:
+    """Return the manifest of a snapshot that has no case and no file yet."""
+    shape = shape_of()
+    parent = meta.lineage[-1] if meta.lineage else None
+    return Manifest(
+        **dict(meta),
+        parent=parent.version if parent else None,
+        parent_digest=parent.digest if parent else None,
+        publishable=not meta.why_not,
+        counts=Tally(shape).counts(0),
+        writers={"parquet": f"pyarrow {version('pyarrow')}"},
+        warnings=warnings_of(meta.provenance),
+        canary=canary_of(meta.version),
+        files={},
+        columns=dict(shape.columns),
+        enumerations=dict(shape.enumerations),
+    )
 
 
 def _entry(out: Path, name: str, tally: Tally) -> FileEntry:
@@ -198,14 +195,14 @@ def _entry(out: Path, name: str, tally: Tally) -> FileEntry:
     )
 
 
-def _write_rows(rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path) -> Tally:
+def _write_rows(rows: Iterable[SnapshotCase], manifest: Manifest, out: Path) -> Tally:
     """Write the rows; return their tally."""
-    tally = Tally(meta.shape)
-    columns = meta.shape.columns
+    tally = Tally(manifest.shape)
+    columns = manifest.shape.columns
     case_names = [column.name for column in columns["cases"]]
     criterion_names = [column.name for column in columns["criteria"]]
     data = out / "data"
-    canary = meta.canary
+    canary = manifest.canary
     with (
         parquet_writer(data / "cases.parquet", columns["cases"], canary) as add_case,
         parquet_writer(
@@ -215,7 +212,7 @@ def _write_rows(rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path) -> 
         (out / CRITERIA).open("wb") as criterion_lines,
         (out / "livemedbench.json").open("wb") as plain,
     ):
-        for case in _legal(rows, meta):
+        for case in _legal(rows, manifest):
             row = stamped(case.row(), canary, case_names)
             case_lines.write(line(row))
             add_case(row)
@@ -233,13 +230,12 @@ def _write_rows(rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path) -> 
     return tally
 
 
-def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[SnapshotCase]:
+def _legal(rows: Iterable[SnapshotCase], manifest: Manifest) -> Iterator[SnapshotCase]:
     """Yield the rows. Raises CheckFailed at the first that is illegal."""
-    releases = {*(ancestor.version for ancestor in meta.lineage), meta.version}
     for case in rows:
         faults = [hit.detail for hit in row_hits(case)]
-        if case.first_release not in releases:
-            expected = f"neither {meta.version} nor one of its ancestors"
+        if case.first_release not in manifest.line:
+            expected = f"neither {manifest.version} nor one of its ancestors"
             faults.append(f"first release {case.first_release} is {expected}")
         if faults:
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {faults[0]}")

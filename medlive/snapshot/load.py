@@ -14,7 +14,7 @@ from medlive.integrity.signing import public_key_of
 
 from .contents import read_cases, read_manifest, readable
 from .locate import find_snapshot
-from .manifest import Manifest, unknown_note
+from .manifest import Manifest
 from .model import (
     TABLES,
     SnapshotCase,
@@ -241,8 +241,8 @@ def load_snapshot(
         reasons = "; ".join(manifest.why_not)
         text = f"medlive {manifest.version} is not publishable: {reasons}"
         warnings.warn(text, UserWarning, stacklevel=2)
-    if note := unknown_note(manifest.unknown):
-        text = f"medlive {manifest.version}: {note}"
+    if manifest.newer:
+        text = f"medlive {manifest.version}: {manifest.newer}"
         warnings.warn(text, NewerSnapshotWarning, stacklevel=2)
     return snapshot
 

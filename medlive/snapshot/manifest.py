@@ -3,7 +3,6 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from statistics import median
@@ -20,6 +19,7 @@ from pydantic import (
 )
 
 from medlive.guard.printable import printable
+from medlive.integrity.folder import SUMS
 from medlive.integrity.log import some
 
 from .model import (
@@ -32,7 +32,6 @@ from .model import (
     Shape,
     SnapshotCase,
     Table,
-    canary_of,
     known_part,
     shape_of,
 )
@@ -306,41 +305,37 @@ class WeekCost(_Frozen):
     usd: Annotated[float, Field(ge=0)] | None  # None: a reply's price is unknown
 
 
-class Manifest(_Frozen):
-    """`manifest.json`."""
+class Stated(_Frozen):
+    """What a release states of itself besides its rows, its version and its moment."""
 
-    format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: int = FORMAT_VERSION
-    """2: criteria have no origin, all come from the advice. From 4 on what a reader does not know is accepted."""
-    version: Version
-    created_at: AwareDatetime
-    parent: Version | None
-    parent_digest: Digest | None  # Of the parent's SHA256SUMS
     # Every ancestor, the oldest first; the last is the parent
-    lineage: tuple[Ancestor, ...]
+    lineage: tuple[Ancestor, ...] = ()
     # None: the release was made without a key, and nothing proves where it came from
-    signing: Signing | None
-    publishable: bool
-    why_not: tuple[str, ...]  # Why it may not be published; empty exactly when it may
+    signing: Signing | None = None
+    provenance: Provenance
+    # Why it may not be published (see `gates.release_faults`); empty exactly when it may
+    why_not: tuple[str, ...] = ()
+    audit_log: AuditLogHead | None = optional(None)
+    """None, and not written: frozen before it was noted, or not from a database."""
     partial: Partial | None = optional(None)
     """None, and not written: all threads queued for the week were decided, or it is older than this field."""
     cost: WeekCost | None = optional(None)
     """None, and not written: not frozen from a database, or older than this field."""
-    counts: Counts
-    provenance: Provenance
-    writers: dict[str, str]
-    """Format → the library and version that wrote it, for files that are derived and not canonical."""
-    warnings: tuple[str, ...] = optional(())
-    """What a reader of scores should know; empty, and not written, where there is nothing."""
-    canary: Guid  # A text that holds this GUID was copied from the snapshot
-    # None, and not in the file: frozen before it was noted
-    audit_log: AuditLogHead | None = None
-    # Every file of the folder but this one, SHA256SUMS and its signature
-    files: dict[str, FileEntry]
-    columns: dict[Table, tuple[Column, ...]] = optional({})
-    """The columns of `data/cases` and `data/criteria`, in order; not written before format 4."""
-    enumerations: dict[Name, tuple[EnumerationValue, ...]] = optional({})
-    """Column → every value that it may have; not written before format 4."""
+
+
+class SnapshotMeta(Stated):
+    """What a snapshot states besides its rows; the same values give the same bytes."""
+
+    version: Version
+    created_at: AwareDatetime
+
+
+class _Format(_Frozen):
+    """What a manifest is: checked before its other fields, so that a later format is the first fault."""
+
+    format: Literal["medlive-snapshot"] = "medlive-snapshot"
+    format_version: int = FORMAT_VERSION
+    """2: criteria have no origin, all come from the advice. From 4 on what a reader does not know is accepted."""
 
     @field_validator("format_version")
     @classmethod
@@ -351,6 +346,26 @@ class Manifest(_Frozen):
                 "later medlive"
             )
         return number
+
+
+class Manifest(SnapshotMeta, _Format):
+    """`manifest.json`."""
+
+    parent: Version | None
+    parent_digest: Digest | None  # Of the parent's SHA256SUMS
+    publishable: bool
+    counts: Counts
+    writers: dict[str, str]
+    """Format → the library and version that wrote it, for files that are derived and not canonical."""
+    warnings: tuple[str, ...] = optional(())
+    """What a reader of scores should know; empty, and not written, where there is nothing."""
+    canary: Guid  # A text that holds this GUID was copied from the snapshot
+    # Every file of the folder but this one, SHA256SUMS and its signature
+    files: dict[str, FileEntry]
+    columns: dict[Table, tuple[Column, ...]] = optional({})
+    """The columns of `data/cases` and `data/criteria`, in order; not written before format 4."""
+    enumerations: dict[Name, tuple[EnumerationValue, ...]] = optional({})
+    """Column → every value that it may have; not written before format 4."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -378,13 +393,18 @@ class Manifest(_Frozen):
         """Its columns and enumerations."""
         if self.format_version < 4:
             return shape_of(self.format_version)
-        return Shape(self.format_version, self.columns, self.enumerations)
+        return Shape(self.columns, self.enumerations)
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """What it names and this medlive does not know, in words."""
         fields = [f"field {name!r} of manifest.json" for name in unknown_fields(self)]
         return (*self.shape.unknown_names(), *fields)
+
+    @property
+    def newer(self) -> str:
+        """The same in a sentence; empty where there is nothing."""
+        return unknown_note(self.unknown)
 
     @property
     def ancestry(self) -> dict[str, str]:
@@ -396,15 +416,15 @@ class Manifest(_Frozen):
         """The versions of its ancestors, the oldest first, and its own."""
         return (*(ancestor.version for ancestor in self.lineage), self.version)
 
-    def as_json(self) -> dict[str, Any]:
-        """The manifest as a JSON object."""
-        return self.model_dump(
-            mode="json", exclude={"audit_log"} if self.audit_log is None else None
-        )
+    @property
+    def trusted_comment(self) -> str:
+        """What the signature vouches for beside SHA256SUMS; made of the manifest, not of a clock."""
+        seconds = int(self.created_at.timestamp())
+        return f"timestamp:{seconds}\tfile:{SUMS}\tversion:{self.version}\tcanary:{self.canary}"
 
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
-        return pretty_json(self.as_json())
+        return pretty_json(self.model_dump(mode="json"))
 
 
 def unknown_fields(value: object, place: str = "") -> Iterator[str]:
@@ -444,43 +464,6 @@ def warnings_of(provenance: Provenance) -> tuple[str, ...]:
         " such a proof finds less"
         for model in sorted(common)
     )
-
-
-@dataclass(frozen=True)
-class SnapshotMeta:
-    """What a snapshot states besides its rows; the same values give the same bytes."""
-
-    version: str  # An ISO week, `2026.W47`
-    created_at: datetime  # With a time zone; stored to the second
-    provenance: Provenance
-    lineage: tuple[
-        Ancestor, ...
-    ] = ()  # Its ancestors, oldest first; the last is the parent
-    signing: Signing | None = None
-    why_not: tuple[
-        str, ...
-    ] = ()  # Why it may not be published (see `gates.release_faults`); empty when it may
-    # None: frozen before it was noted, or not from a database
-    audit_log: AuditLogHead | None = None
-    partial: Partial | None = None  # How far the week was; None: whole
-    cost: WeekCost | None = None  # What the week cost; None: unknown
-    shape: Shape = field(default_factory=shape_of)
-    """Another than the latest only where an earlier snapshot is built again."""
-
-    @property
-    def parent(self) -> str | None:
-        """The snapshot that this one continues; None for the first."""
-        return self.lineage[-1].version if self.lineage else None
-
-    @property
-    def parent_digest(self) -> str | None:
-        """The digest of the parent's SHA256SUMS."""
-        return self.lineage[-1].digest if self.lineage else None
-
-    @property
-    def canary(self) -> str:
-        """The GUID that identifies copies of the snapshot."""
-        return canary_of(self.version)
 
 
 def moment_text(moment: datetime) -> str:

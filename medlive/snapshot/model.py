@@ -12,7 +12,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import date, datetime
+from datetime import date
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import Annotated, Any, Literal, get_args
@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
 
 from medlive.integrity.digest import canonical_json, digest_bytes
-from medlive.integrity.folder import SUMS
 from medlive.rubric.model import (
     SPECIALTIES,
     UNKNOWN_SPECIALTY,
@@ -82,15 +81,6 @@ _CANARY_SPACE = uuid.UUID("5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976")
 def canary_of(version: str) -> str:
     """The canary GUID of a version: fixed, so that anybody can look for it."""
     return str(uuid.uuid5(_CANARY_SPACE, version))
-
-
-def trusted_comment(
-    version: str,
-    created_at: datetime,
-    canary: str,
-) -> str:
-    """What a snapshot's signature vouches for beside SHA256SUMS; made of the manifest, not of a clock."""
-    return f"timestamp:{int(created_at.timestamp())}\tfile:{SUMS}\tversion:{version}\tcanary:{canary}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +378,6 @@ class Column(BaseModel):
 class Shape:
     """The columns and enumerations of one snapshot."""
 
-    format_version: int
     columns: Mapping[Table, tuple[Column, ...]]  # By table, in order
     enumerations: Mapping[str, tuple[str, ...]]  # By column
 
@@ -454,7 +443,7 @@ def shape_of(format_version: int = FORMAT_VERSION) -> Shape:
             column = Column(name=name, type=kind, optional=optional, default=default)
             listed.append(column)
         columns[table] = tuple(listed)
-    return Shape(format_version, columns, ENUMERATIONS)
+    return Shape(columns, ENUMERATIONS)
 
 
 def known_part(value: object) -> object:

@@ -21,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medlive.errors import require
 from medlive.guard.child_environment import child_environment
 from medlive.integrity.folder import lines
 
@@ -78,7 +77,6 @@ def parquet_writer(
     The canary goes into the key-value metadata, which is not compressed. At the end the remaining rows and the footer
     are written.
     """
-    require("pyarrow", "parquet")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -95,29 +93,29 @@ def parquet_writer(
         store_schema=True,
         write_page_index=False,
     )
-    group: dict[str, list[Any]] = {name: [] for name in written.names}
-    rows = 0
+    group: list[dict[str, Any]] = []
 
     def flush() -> None:
-        nonlocal rows
-        if rows:
-            writer.write_table(pa.Table.from_pydict(group, schema=written))
-            rows = 0
-            for values in group.values():
-                values.clear()
+        if group:
+            writer.write_table(pa.Table.from_pylist(group, schema=written))
+            group.clear()
 
     def add(row: Mapping[str, Any]) -> None:
-        nonlocal rows
-        for name, values in group.items():
-            value = row[name]
-            values.append(date.fromisoformat(value) if name == "posted_at" else value)
-        rows += 1
-        if rows >= ROWS_PER_GROUP:
+        group.append(_dated(row))
+        if len(group) >= ROWS_PER_GROUP:
             flush()
 
     yield add
     flush()
     writer.close()
+
+
+def _dated(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as parquet has it: a case's day is a date."""
+    own = dict(row)
+    if "posted_at" in own:
+        own["posted_at"] = date.fromisoformat(own["posted_at"])
+    return own
 
 
 def find_difference(
@@ -155,10 +153,7 @@ def find_difference(
             table = file.read_row_group(group, compared.names, use_threads=False)
             rows = []
             for data in islice(remaining, len(table)):
-                row = json.loads(data)
-                if "posted_at" in row:
-                    row["posted_at"] = date.fromisoformat(row["posted_at"])
-                rows.append(row)
+                rows.append(_dated(json.loads(data)))
             if len(rows) < len(table):
                 return f"row {first + len(rows)}: the twin has fewer rows"
             twins = pa.Table.from_pylist(rows, schema=compared)

@@ -214,11 +214,11 @@ def test_what_is_wrong_with_the_place_is_said(
         assert "not-a-secret" not in f"{caught.value.message}{caught.value.hint}"
         return caught.value
 
-    assert "answers HeadBucket with 404" in str(
+    assert "answers ListObjectsV2 with NoSuchBucket" in str(
         told(target_of(server, "no-such-bucket"))
     )
     gate.answers = [(lambda r: True, 403, "InvalidAccessKeyId")]
-    assert "answers HeadBucket with 403" in str(told())
+    assert "answers ListObjectsV2 with InvalidAccessKeyId" in str(told())
     gate.answers = [(lambda r: r.method == "PUT", 403, "AccessDenied")]
     assert "answers PutObject with AccessDenied" in str(told())
     gate.answers = [(lambda r: r.method == "PUT", 501, "NotImplemented")]

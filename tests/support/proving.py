@@ -60,7 +60,7 @@ def case(name: str, *criteria: tuple[str, int]) -> SnapshotCase:
 def frozen(rows: Sequence[SnapshotCase], folder: Path) -> Snapshot:
     """The cases as a snapshot."""
     moment = datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC)
-    meta = SnapshotMeta("2026.W47", moment, PROVENANCE)
+    meta = SnapshotMeta(version="2026.W47", created_at=moment, provenance=PROVENANCE)
     added = [Change("added", c.case_id, "new", None, 1) for c in rows]
     entries = Entries(tuple(added))
     return load_snapshot(write_snapshot(rows, meta, folder, entries).path)

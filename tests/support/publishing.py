@@ -46,9 +46,9 @@ def a_snapshot(
     rows = [a_case(n, version) for n in range(cases)]
     week = int(version[-2:])
     meta = SnapshotMeta(
-        version,
-        datetime(2026, 1, 1 + week % 28, 8, tzinfo=UTC),
-        PROVENANCE,
+        version=version,
+        created_at=datetime(2026, 1, 1 + week % 28, 8, tzinfo=UTC),
+        provenance=PROVENANCE,
         why_not=why_not,
     )
     entries = Entries(tuple(Change("added", c.case_id, "new", None, 1) for c in rows))

@@ -104,7 +104,12 @@ def release(
     )
     moment = datetime(2026, 11, 21, tzinfo=UTC)
     meta = SnapshotMeta(
-        version, moment, provenance, lineage=lineage, why_not=why_not, cost=cost
+        version=version,
+        created_at=moment,
+        provenance=provenance,
+        lineage=lineage,
+        why_not=why_not,
+        cost=cost,
     )
     return write_snapshot(
         sorted(cases, key=lambda c: c.case_id), meta, out, Entries(changes)

@@ -111,7 +111,13 @@ def freeze(
     signing = None
     if key is not None:
         signing = Signing(key_id=key.public.id_text(), public_key=key.public.line())
-    meta = SnapshotMeta(version, MOMENT, PROVENANCE, lineage=lineage, signing=signing)
+    meta = SnapshotMeta(
+        version=version,
+        created_at=MOMENT,
+        provenance=PROVENANCE,
+        lineage=lineage,
+        signing=signing,
+    )
     signer = (
         None
         if key is None

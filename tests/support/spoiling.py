@@ -13,7 +13,6 @@ from typing import Any
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SIGNATURE_COMMENT, SUMS
 from medlive.integrity.signing import SecretKey, sign
 from medlive.snapshot.manifest import Manifest, pretty_json
-from medlive.snapshot.model import trusted_comment
 
 NAMES = (*REQUIRED, SUMS, SIGNATURE)
 Spoil = Callable[[Path, random.Random], None]
@@ -136,9 +135,7 @@ def sign_sums(folder: Path, key: SecretKey) -> None:
     comment = "x"
     try:
         manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
-        comment = trusted_comment(
-            manifest.version, manifest.created_at, manifest.canary
-        )
+        comment = manifest.trusted_comment
     except ValueError:
         pass  # A manifest that was spoilt: any comment will do.
     (folder / SIGNATURE).write_text(

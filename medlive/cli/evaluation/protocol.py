@@ -29,9 +29,9 @@ from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
 from medlive.instance.loading import read_settings
 from medlive.integrity.digest import canonical_json
+from medlive.integrity.log import write_whole
 from medlive.llm.budget import Budget
 from medlive.report.html import utf8
-from medlive.report.tables import write_whole
 
 from .options import (
     CasesOption,

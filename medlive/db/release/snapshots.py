@@ -16,14 +16,11 @@ from medlive.db.tables.release import (
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import GateHit
 from medlive.snapshot.manifest import (
-    Ancestor,
     AuditLogHead,
     EngineUse,
     EvidenceUse,
-    Partial,
     Provenance,
-    Signing,
-    WeekCost,
+    Stated,
 )
 
 
@@ -43,21 +40,12 @@ class Numbers(BaseModel):
     dropped: int = 0
 
 
-class FixedMeta(BaseModel):
+class FixedMeta(Stated, extra="forbid"):
     """What a snapshot says of itself besides its rows, fixed in one transaction with them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    lineage: tuple[Ancestor, ...]
-    signing: Signing | None
-    provenance: Provenance
-    why_not: tuple[str, ...]
     numbers: Numbers
     hold_out: float  # The share that was asked for
     gates_digest: str
-    audit_log: AuditLogHead | None = None  # None: fixed before it was noted
-    partial: Partial | None = None  # None: the week was whole
-    cost: WeekCost | None = None  # None: fixed before it was counted
     standing: tuple[int, int, int, int, int] | None = None
     """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
 

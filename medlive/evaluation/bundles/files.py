@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.harm import READINGS
 from medlive.evaluation.model import LogRow
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, write_whole
+from medlive.evaluation.runs.folder import GRADES, RESPONSES
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.guard.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
 from medlive.integrity.checks import Faults
@@ -29,7 +29,7 @@ from medlive.integrity.folder import (
     read_small,
     sums_text,
 )
-from medlive.integrity.log import lines_of, writing
+from medlive.integrity.log import lines_of, write_whole, writing
 
 BUNDLE = "bundle.json"
 RUN = "run.json"
@@ -155,8 +155,7 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
                 f"{out} already exists and is not this bundle",
                 hint="choose another --out",
             )
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out, data)
+    write_whole(out, data)
 
 
 def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:

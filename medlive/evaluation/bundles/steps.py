@@ -153,7 +153,6 @@ def check_origin(state: Verification, out: Faults) -> None:
     check_signed(
         state,
         out,
-        what="bundle",
         document=BUNDLE,
         key=None if key is None else (key.key_id, key.public_key),
         comments=(trusted_comment(state.files[BUNDLE]), UNTRUSTED_COMMENT),

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import CaseSet
-from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
+from medlive.evaluation.runs.folder import RunFolder, open_run
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.integrity.checks import Report, run_steps
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS
-from medlive.integrity.log import lines_of, writing
+from medlive.integrity.log import lines_of, write_whole, writing
 from medlive.integrity.signing import PublicKey
 
 from .bundle import BundleInfo, bundled_rows, run_files

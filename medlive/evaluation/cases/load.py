@@ -10,7 +10,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
-from medlive.snapshot.manifest import Manifest, unknown_note
+from medlive.snapshot.manifest import Manifest
 from medlive.threads.model import Thread
 
 from .benchmarks import Format, format_of, read_benchmark
@@ -87,7 +87,7 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
             dialogue_register=_known(case.dialogue_register),
         )
         cases.append(evaluated)
-    newer = unknown_note(manifest.unknown)
+    newer = manifest.newer
     # As other parts of a snapshot, which figures and bundles name.
     is_part = bool(snapshot.keep) and len(cases) < manifest.counts.cases
     return CaseSet(

@@ -17,10 +17,16 @@ from typing import Any
 
 from medlive.errors import BadInput
 from medlive.evaluation.model import gradable, grade_keys, kind_of
-from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, write_whole
+from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import canonical_json, digest_json
-from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, writing
+from medlive.integrity.log import (
+    LogWriter,
+    open_log,
+    read_bytes,
+    values_of,
+    write_whole,
+)
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.registry import Price
@@ -154,9 +160,7 @@ def write_batch(
             else:
                 log.add({**call, "custom_id": custom_id})
         if lines:
-            with writing(out):
-                out.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(out, b"".join(lines))
+            write_whole(out, b"".join(lines))
     return BatchWritten(len(lines), waiting, is_full)
 
 

@@ -29,7 +29,7 @@ from medlive.evaluation.harm import (
     read_rows,
 )
 from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, gradable
-from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
+from medlive.evaluation.runs.folder import RunFolder, open_run
 from medlive.harm.model import HarmReading, JudgedHarm, Material
 from medlive.harm.read import (
     PACKAGE,
@@ -45,7 +45,7 @@ from medlive.harm.read import (
     same_statement,
 )
 from medlive.integrity.digest import digest_json
-from medlive.integrity.log import lines_of, writing
+from medlive.integrity.log import lines_of, write_whole
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Usage
 from medlive.llm.prompts import load_prompt
 
@@ -337,8 +337,7 @@ def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
     """Write what two judges said, after the rows of other judges."""
     own = {row.judge for row in rows}
     others = [row for row in read_rows(path)[0] if row.judge not in own]
-    with writing(path):
-        write_whole(path, lines_of(row.row() for row in [*others, *rows]))
+    write_whole(path, lines_of(row.row() for row in [*others, *rows]))
 
 
 def plan_run(

@@ -36,14 +36,13 @@ from medlive.evaluation.runs.folder import (
     TemplateUse,
     open_run,
     read_grades,
-    write_whole,
 )
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.published import keep_figures
 from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import digest_json
-from medlive.integrity.log import open_log, writing
+from medlive.integrity.log import open_log, read_bytes, write_whole
 
 Gradings = Sequence[Mapping[str, Any]]
 """LiveMedBench's entries of a grades file."""
@@ -315,16 +314,14 @@ def export_run(
         out / f"{stem}_results.json": list_bytes(responses),
         out / f"evaluation_results_{stem}.json": list_bytes(gradings),
     }
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        for path, data in files.items():
-            if path.exists() and path.read_bytes() != data:
-                raise UsageError(
-                    f"{path} exists and holds something else",
-                    hint="name another folder, or remove it",
-                )
-        for path, data in files.items():
-            write_whole(path, data)
+    for path, data in files.items():
+        if path.exists() and read_bytes(path) != data:
+            raise UsageError(
+                f"{path} exists and holds something else",
+                hint="name another folder, or remove it",
+            )
+    for path, data in files.items():
+        write_whole(path, data)
     return list(files)
 
 

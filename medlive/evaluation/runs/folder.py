@@ -30,6 +30,7 @@ from medlive.integrity.log import (
     read_found,
     some,
     values_of,
+    write_whole,
     writing,
 )
 
@@ -324,21 +325,6 @@ def _identity(info: RunInfo) -> dict[str, object]:
         "digest of the cases": info.cases.digest,
         "rows of the cases": info.cases.rows,
     }
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.unlink(missing_ok=True)
-        with partial.open("xb") as handle:  # which follows no link that was put there
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def read_info(path: Path) -> RunInfo:

@@ -12,8 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import month_of, read_json
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.runs.folder import write_whole
-from medlive.integrity.log import some, writing
+from medlive.integrity.log import some, write_whole
 
 from .graded import GradedRun
 from .metrics import CaseScore, CaseState, with_figure
@@ -153,10 +152,7 @@ def keep_figures(
     if not isinstance(entries, list):
         return
     figures = case_figures(entries, gradings)
-    place = _place(run, judge)
-    with writing(place):
-        place.parent.mkdir(exist_ok=True)
-        write_whole(place, json.dumps(figures).encode())
+    write_whole(_place(run, judge), json.dumps(figures).encode())
 
 
 def kept_figures(

@@ -6,7 +6,6 @@ from pathlib import Path
 from threading import Event
 
 from medlive.config import Settings
-from medlive.db.mapping import read
 from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database, Session
@@ -14,8 +13,8 @@ from medlive.db.tables.release import SnapshotRow
 from medlive.errors import CheckFailed
 from medlive.instance.paths import snapshots_path
 from medlive.snapshot.freeze import FrozenSnapshot, Sign, write_snapshot
-from medlive.snapshot.manifest import Ancestor, Manifest, SnapshotMeta
-from medlive.snapshot.model import Shape, folder_name, shape_of
+from medlive.snapshot.manifest import Ancestor, SnapshotMeta, Stated
+from medlive.snapshot.model import folder_name
 
 
 def build_folder(
@@ -25,19 +24,10 @@ def build_folder(
     out_root: Path,
     sign: Sign | None,
     stop: Event | None = None,
-    shape: Shape | None = None,
 ) -> FrozenSnapshot:
-    """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set.
-
-    `shape` is that of the frozen manifest where there is one.
-    """
-    meta = read(
-        SnapshotMeta,
-        fixed,
-        version=info.version,
-        created_at=info.created_at,
-        shape=shape or shape_of(),
-    )
+    """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set."""
+    stated = {name: getattr(fixed, name) for name in Stated.model_fields}
+    meta = SnapshotMeta(version=info.version, created_at=info.created_at, **stated)
     with read_snapshots(database.engine.url, stop, version=info.version) as reader:
         return write_snapshot(reader.cases(), meta, out_root, reader.section, sign)
 
@@ -58,9 +48,7 @@ async def restore_folder(
     """Build the missing folder of a frozen snapshot again. Raises CheckFailed when it differs from what was frozen."""
     async with database.begin() as session:
         fixed = await snapshots.load_fixed(session, info.version)
-        manifest = await snapshots.load_manifest(session, info.version)
     assert fixed
-    assert manifest
     root, signature = snapshots_path(settings), info.signature
     name = folder_name(info.version)
     aside = root / f".{name}-again.partial"
@@ -73,7 +61,6 @@ async def restore_folder(
             fixed,
             aside,
             None if signature is None else lambda _data, _comment: signature,
-            shape=Manifest.model_validate(manifest).shape,
         )
         if built.digest != info.sums_digest:
             raise CheckFailed(

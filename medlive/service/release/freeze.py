@@ -328,7 +328,7 @@ async def _build(
                 )
             made = SnapshotRow(
                 version=version,
-                manifest=manifest.as_json(),
+                manifest=manifest.model_dump(mode="json"),
                 manifest_digest=digest_text(manifest.text()),
                 sums_digest=built.digest,
                 signature=built.signature,

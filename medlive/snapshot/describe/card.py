@@ -13,9 +13,8 @@ from medlive.snapshot.contents import CHANGES, SECTIONS
 from medlive.snapshot.manifest import (
     Counts,
     EvidenceUse,
-    SnapshotMeta,
+    Manifest,
     moment_text,
-    warnings_of,
 )
 from medlive.statistics.charts import number, plain
 
@@ -66,7 +65,7 @@ def licence(canary: str) -> str:
 
 
 def changes_md(
-    meta: SnapshotMeta,
+    meta: Manifest,
     numbers: Mapping[str, int],
     entries: Callable[[str], Iterable[Mapping[str, Any]]],
 ) -> Iterator[str]:
@@ -100,15 +99,12 @@ def changes_md(
     yield f"\nCanary: {meta.canary}\n"
 
 
-def readme(
-    meta: SnapshotMeta,
-    counts: Counts,
-    rows: str,
-) -> str:
+def readme(meta: Manifest, rows: str) -> str:
     """Return `README.md`: the dataset card, its front matter as the Hugging Face hub and `datasets` read it.
 
     `rows` is a digest of the rows as data/cases.jsonl and data/criteria.jsonl hold them.
     """
+    counts = meta.counts
     headroom = counts.headroom.words
     if counts.headroom.is_little:
         headroom += ". **These rubrics leave little room above it: they hardly tell good models apart**"
@@ -123,7 +119,6 @@ def readme(
         months=by_month(counts),
         proof=_proof(counts),
         headroom=headroom[:1].upper() + headroom[1:],
-        warnings=warnings_of(meta.provenance),
         engines=[
             (cell(e.role), cell(e.engine), cell(e.model))
             for e in meta.provenance.engines
@@ -190,7 +185,7 @@ def _shares(
     return table((title, "n", "share"), rows, right=2)
 
 
-def bibtex(meta: SnapshotMeta) -> str:
+def bibtex(meta: Manifest) -> str:
     """Return a BibTeX entry with a place for the digest, which no file of the snapshot can hold."""
     key = "medlive-" + meta.version.replace(".", "-")
     return (

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files as package_files
 from typing import Any
 
-from medlive.snapshot.manifest import Counts, FileEntry, SnapshotMeta
+from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import Column
 
 from .card import LIMITS, SUMMARY, bibtex
@@ -44,12 +44,9 @@ _TYPES: Mapping[str, str] = {
 }
 
 
-def croissant(
-    meta: SnapshotMeta,
-    counts: Counts,
-    files: Mapping[str, FileEntry],
-) -> dict[str, Any]:
-    """Return `croissant.json`; `files` are the snapshot's, by name."""
+def croissant(meta: Manifest) -> dict[str, Any]:
+    """Return `croissant.json`; the manifest has every other file."""
+    counts = meta.counts
     file = package_files("medlive.snapshot.describe").joinpath("croissant.json")
     fixed = json.loads(file.read_bytes())
     # The first day of the first month and the last of the last in which a discussion was opened, if any was
@@ -90,9 +87,9 @@ def croissant(
                 "name": name,
                 "description": text,
                 "contentUrl": name,
-                "contentSize": f"{files[name].size} B",
+                "contentSize": f"{meta.files[name].size} B",
                 "encodingFormat": form,
-                "sha256": files[name].sha256,
+                "sha256": meta.files[name].sha256,
             }
             for name, (form, text) in DESCRIBED_FILES.items()
         ],

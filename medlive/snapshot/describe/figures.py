@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from medlive.snapshot.manifest import Counts
+from medlive.snapshot.manifest import Counts, Manifest
 from medlive.statistics.charts import (
     Bar,
     Frame,
@@ -17,12 +17,10 @@ MOST_MONTHS = 1_200
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "Chinese (中文)"}
 
 
-def figures(
-    counts: Counts,
-    canary: str,
-    version: str,
-) -> dict[str, str]:
+def figures(manifest: Manifest) -> dict[str, str]:
     """Return path → SVG; the same counts make the same text."""
+    counts = manifest.counts
+    name = f"medlive {manifest.version}"
     cases = counted(counts.cases, "case", "cases")
     criteria = counted(counts.criteria, "criterion", "criteria")
 
@@ -33,9 +31,9 @@ def figures(
     ) -> Frame:
         return Frame(
             title,
-            f"medlive {version}: {description}",
-            canary,
-            f"medlive {version}, {note}",
+            f"{name}: {description}",
+            manifest.canary,
+            f"{name}, {note}",
         )
 
     sizes = by_size(counts)

@@ -1,6 +1,7 @@
 """One pass over a snapshot's rows that collects what every row-level step of `verify` reports."""
 
 import hashlib
+from collections import defaultdict
 from datetime import date
 from pathlib import Path
 
@@ -26,18 +27,6 @@ from medlive.snapshot.model import (
 
 from .text_checks import find_leak, texts_of
 
-_STEPS = (
-    "rows",
-    "ids",
-    "rubric",
-    "positive",
-    "releases",
-    "changes",
-    "proofs",
-    "canary",
-    "leaks",
-)
-"""The steps that report what this pass finds."""
 _STEPS_OF_HITS = {
     "no criterion has positive points": "positive",
     "two criteria share an id": "ids",
@@ -55,7 +44,7 @@ class Scan:
         self.ledgers = ledgers
         self.shape = manifest.shape
         self.tally = Tally(self.shape)
-        self.faults = {step: Faults() for step in _STEPS}
+        self.faults = defaultdict[str, Faults](Faults)
         """By the step that reports them."""
         self.seen = set[str]()  # The ids of the cases
         self.livemedbench = ""
@@ -73,7 +62,14 @@ class Scan:
     def run(self, root: Path) -> None:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""
         expected = hashlib.sha256()
-        reader = RowReader(root, self.shape, self.manifest.canary)
+        reader = RowReader(
+            root,
+            self.shape,
+            self.manifest.canary,
+            faults=self.faults["rows"],
+            canaries=self.faults["canary"],
+            orphans=self.faults["ids"],
+        )
         try:
             for number, (row, criteria) in reader:
                 expected.update(livemedbench_piece(self.tally.cases, row, criteria))
@@ -81,10 +77,6 @@ class Scan:
         except OSError as exc:
             self._add("rows", "data", "readable rows", str(exc))
             return
-        finally:
-            self.faults["ids"].extend(reader.orphans)
-        self.faults["rows"].extend(reader.faults)
-        self.faults["canary"].extend(reader.canaries)
         expected.update(LIVEMEDBENCH_END)
         self.livemedbench = expected.hexdigest()
         for name, section, step in (

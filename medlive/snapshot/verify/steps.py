@@ -46,13 +46,11 @@ from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
     Manifest,
-    unknown_note,
 )
 from medlive.snapshot.model import (
     TABLES,
     canary_of,
     known_part,
-    trusted_comment,
     version_of,
     week_end,
 )
@@ -172,14 +170,12 @@ def check_origin(folder: Inspected, out: Faults) -> None:
         out.extend(folder.manifest_faults)
         return
     signing = manifest.signing
-    trusted = trusted_comment(manifest.version, manifest.created_at, manifest.canary)
     check_signed(
         folder,
         out,
-        what="snapshot",
         document="manifest.json",
         key=(signing.key_id, signing.public_key) if signing else None,
-        comments=(trusted, SIGNATURE_COMMENT),
+        comments=(manifest.trusted_comment, SIGNATURE_COMMENT),
         signers=() if folder.public_key is None else (folder.public_key,),
         has_signature=SIGNATURE in folder.sizes,
     )
@@ -231,7 +227,7 @@ def check_manifest(folder: Inspected, out: Faults) -> None:
     if manifest.publishable == bool(manifest.why_not):
         reasons = repr(manifest.why_not)
         out.add("manifest.json", "reasons exactly when not publishable", reasons)
-    folder.note = unknown_note(manifest.unknown)
+    folder.note = manifest.newer
 
 
 def check_sizes(folder: Inspected, out: Faults) -> None:

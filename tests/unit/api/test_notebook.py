@@ -146,7 +146,6 @@ def test_the_frames_of_each_library_hold_the_same(runs: list[Path]) -> None:
         (frames.verdicts, runs, 72),
         (frames.scores, table, 24),
         (frames.means, table, means),
-        (frames.comparisons, table, 1),
     ]
     for make, source, rows in calls:
         pandas = make(source)
@@ -187,14 +186,14 @@ def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
     assert assumed.to_tell_two_apart == 285
     assert medlive.power(10).to_tell_two_apart < assumed.to_tell_two_apart
     assert medlive.power(5, runs).spread.score > 0
-    for spread in (-30.0, float("inf"), float("nan")):
-        with pytest.raises(UsageError, match="spread: expected"):
+    for spread in (float("inf"), float("nan")):
+        with pytest.raises(UsageError, match="no number of cases"):
             medlive.power(5, spread=spread)
     wrong: dict[str, Any] = {"models": 1, "before": 0, "correlation": 2}
     for name, number in wrong.items():
-        with pytest.raises(UsageError, match=f"{name}: expected"):
+        with pytest.raises(UsageError, match="no number of cases"):
             medlive.power(5, **{name: number})
-    with pytest.raises(UsageError, match="points"):
+    with pytest.raises(UsageError, match="no number of cases"):
         medlive.power(0)
 
 

@@ -419,7 +419,10 @@ def test_a_snapshot_becomes_cases(tmp_path: Path) -> None:
         code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
     )
     meta = SnapshotMeta(
-        "2026.W47", datetime(2026, 11, 21, tzinfo=UTC), blank, why_not=("a dry run",)
+        version="2026.W47",
+        created_at=datetime(2026, 11, 21, tzinfo=UTC),
+        provenance=blank,
+        why_not=("a dry run",),
     )
     frozen = write_snapshot([case], meta, tmp_path, added([case]))
     cases = load_cases(frozen.path)

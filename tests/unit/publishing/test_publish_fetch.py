@@ -36,6 +36,11 @@ def full(folder: Path, name: str, **_: object) -> io.FileIO:
     raise OSError(errno.ENOSPC, "no space")
 
 
+def no_space(_handle: int) -> None:
+    """A disk that is full."""
+    raise OSError(errno.ENOSPC, "no space")
+
+
 def same(one: Path, other: Path) -> bool:
     files = list_files(one)[0].keys()
     return files == list_files(other)[0].keys() and all(
@@ -93,7 +98,7 @@ async def test_errata_that_could_not_be_written_leave_the_former_ones(
     offer(server, Errata(entries=(erratum(1),)), line.key)
 
     with monkeypatch.context() as patch:
-        patch.setattr("medlive.snapshot.errata.create_below", full)
+        patch.setattr("medlive.integrity.log.os.fsync", no_space)
         with pytest.raises(DiskFull):
             await get(server, tmp_path)
     assert (tmp_path / "errata.json").read_bytes() == before

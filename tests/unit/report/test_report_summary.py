@@ -1,4 +1,4 @@
-"""The summary's sentences against the score table; criteria and costs against a count of their own."""
+"""The summary's sentences against the score table; criteria against a count of their own."""
 
 import re
 from dataclasses import replace
@@ -15,16 +15,13 @@ from medlive.evaluation.scoring.score import (
     ScoreTable,
     score_runs,
 )
-from medlive.llm.engine import Usage
 from medlive.llm.registry import Registry
 from medlive.report.html import whole
 from medlive.report.model import analyse
 from medlive.report.render import summarise, tied_with
 from medlive.report.sections import (
-    costs,
     criteria,
     met_by_criterion,
-    spent,
 )
 from medlive.statistics.bootstrap import Comparison, tie_groups
 from tests.support.runs import made_cases, made_run
@@ -178,42 +175,6 @@ def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
     assert len(shares) == 10
     positive = [r.share for r in met_by_criterion(report) if r.criterion.points > 0]
     assert shares == sorted(positive)[:10]
-
-
-def test_what_is_not_on_record_is_unknown_and_never_nothing(tmp_path: Path) -> None:
-    known = Usage(10, 0, 20, 0.5).as_json()
-    assert spent([known, known]).usd == 1.0
-    assert spent([known, Usage(10, 0, 20).as_json()]).usd is None
-    assert spent([known, {}]).usd is None
-    assert (
-        spent([known, {}]).calls,
-        spent([known, {}]).all_calls,
-        spent([known, {}]).output_tokens,
-    ) == (1, 2, 20)
-    assert spent([{}]).output_tokens is None
-    assert spent([]).usd is None
-    cases = made_cases(12, months=2)
-    prices = {
-        "priced": Usage(100, 0, 300, 0.02),
-        "unpriced": Usage(100, 0, 500),
-        "imported": None,
-    }
-    runs = [
-        made_run(cases, tmp_path / name, name, 0.5, usage=usage)
-        for name, usage in prices.items()
-    ]
-    report = analyse(score_runs([load_graded(run) for run in runs], draws=20))
-    html = "".join(costs(report).parts)
-    rows = {
-        name: html.split(f'<th scope="row">{name}</th>')[1].split("</tr>")[0]
-        for name in prices
-    }
-    cells = {
-        name: re.findall(r'<td class="n">([^<]*)', row) for name, row in rows.items()
-    }
-    assert cells["priced"] == ["3,600", "0.2400", "2.000", "unknown", "unknown"]
-    assert cells["unpriced"] == ["6,000", "unknown", "unknown", "unknown", "unknown"]
-    assert cells["imported"] == ["unknown"] * 5
 
 
 def test_a_number_in_a_name_stays_whole_and_what_is_in_it_is_escaped() -> None:

@@ -1,15 +1,23 @@
 """A small snapshot written for these tests, English and Chinese."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from medlive.snapshot.diff import Change
-from medlive.snapshot.freeze import FrozenSnapshot, write_snapshot
-from medlive.snapshot.manifest import EngineUse, EvidenceUse, Provenance, SnapshotMeta
+from medlive.snapshot.freeze import FrozenSnapshot, draft_manifest, write_snapshot
+from medlive.snapshot.manifest import (
+    EngineUse,
+    EvidenceUse,
+    Manifest,
+    Provenance,
+    SnapshotMeta,
+)
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from tests.support.entries import Entries
 
@@ -75,10 +83,24 @@ def added(cases: list[SnapshotCase]) -> Entries:
 
 
 META = SnapshotMeta(
-    "2026.W47", datetime(2026, 11, 21, 8, 30, 1, 999, tzinfo=UTC), PROVENANCE
+    version="2026.W47",
+    created_at=datetime(2026, 11, 21, 8, 30, 1, 999, tzinfo=UTC),
+    provenance=PROVENANCE,
 )
 
 Freeze = Callable[..., FrozenSnapshot]
+
+
+@contextmanager
+def earlier_format(number: int) -> Iterator[None]:
+    """Snapshots are frozen in that format, of which this medlive writes the latest alone."""
+
+    def draft(meta: SnapshotMeta) -> Manifest:
+        earlier = {"format_version": number, "columns": {}, "enumerations": {}}
+        return draft_manifest(meta).model_copy(update=earlier)
+
+    with patch("medlive.snapshot.freeze.draft_manifest", draft):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,11 +26,13 @@ from medlive.snapshot.describe.card import (
     table,
 )
 from medlive.snapshot.diff import Change
+from medlive.snapshot.freeze import draft_manifest
 from medlive.snapshot.manifest import (
     Ancestor,
     Counts,
     EngineUse,
     EvidenceUse,
+    Manifest,
     Signing,
     SnapshotMeta,
 )
@@ -44,16 +45,22 @@ from tests.unit.snapshot.test_card_figures import CANARY, COUNTS, FIGURES
 KEY = Signing(key_id="A1B2C3D4E5F60718", public_key="RWQ" + "x" * 53)
 
 META = SnapshotMeta(
-    "2026.W47",
-    datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC),
-    PROVENANCE,
-    (Ancestor(version="2026.W46", digest="sha256:" + "7" * 64),),
-    KEY,
+    version="2026.W47",
+    created_at=datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC),
+    provenance=PROVENANCE,
+    lineage=(Ancestor(version="2026.W46", digest="sha256:" + "7" * 64),),
+    signing=KEY,
 )
 
 
+def manifest_of(counts: Counts = COUNTS, **changes: Any) -> Manifest:
+    """The manifest of a snapshot with these counts."""
+    made = draft_manifest(META.model_copy(update=changes))
+    return made.model_copy(update={"counts": counts})
+
+
 def card_of(counts: Counts = COUNTS, **changes: Any) -> str:
-    return readme(replace(META, **changes), counts, "sha256:" + "5" * 64)
+    return readme(manifest_of(counts, **changes), "sha256:" + "5" * 64)
 
 
 HOSTILE = [
@@ -309,7 +316,7 @@ def note(
             asked.append(section)
         return list(map(entry, changes[section]))
 
-    meta = replace(META, lineage=()) if first else META
+    meta = manifest_of(lineage=()) if first else manifest_of()
     numbers = (
         {kind: len(rows) for kind, rows in changes.items()}
         | {"revealed": 0, "dropped": 0}

@@ -1,5 +1,6 @@
 """The figures of a snapshot's card, from its counts."""
 
+from datetime import UTC, datetime
 from xml.etree import ElementTree
 
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 
 from medlive.integrity.folder import REQUIRED
 from medlive.snapshot.describe.figures import MOST_MONTHS, by_month, figures
-from medlive.snapshot.manifest import Counts
+from medlive.snapshot.freeze import draft_manifest
+from medlive.snapshot.manifest import Counts, SnapshotMeta
 from medlive.snapshot.model import canary_of
+from tests.unit.snapshot.conftest import PROVENANCE
 
 SVG = "{http://www.w3.org/2000/svg}"
 CANARY = canary_of("2026.W47")
@@ -41,6 +44,16 @@ month_counts = st.dictionaries(
 names = st.dictionaries(st.text(max_size=30), st.integers(0, 10**6), max_size=6)
 
 
+def drawn_of(counts: Counts) -> dict[str, str]:
+    """The figures of a snapshot with these counts."""
+    meta = SnapshotMeta(
+        version="2026.W47",
+        created_at=datetime(2026, 11, 21, tzinfo=UTC),
+        provenance=PROVENANCE,
+    )
+    return figures(draft_manifest(meta).model_copy(update={"counts": counts}))
+
+
 def desc(svg: str) -> str:
     return ElementTree.fromstring(svg).findtext(f"{SVG}desc") or ""
 
@@ -48,7 +61,7 @@ def desc(svg: str) -> str:
 def test_the_figures_are_those_of_the_folder_each_with_the_canary_and_its_numbers() -> (
     None
 ):
-    drawn = figures(COUNTS, CANARY, "2026.W47")
+    drawn = drawn_of(COUNTS)
     assert tuple(drawn) == FIGURES
     for svg in drawn.values():
         assert ElementTree.fromstring(svg).findtext(f"{SVG}metadata") == CANARY
@@ -92,8 +105,8 @@ def test_any_names_and_numbers_make_figures_that_parse(
     counts = COUNTS.model_copy(
         update={**other, "by_month": months, "criteria_per_case": sizes}
     )
-    drawn = figures(counts, CANARY, "2026.W47")
-    assert drawn == figures(counts, CANARY, "2026.W47")
+    drawn = drawn_of(counts)
+    assert drawn == drawn_of(counts)
     for svg in drawn.values():
         assert ElementTree.fromstring(svg).findtext(f"{SVG}metadata") == CANARY
 
@@ -102,7 +115,7 @@ def test_an_empty_snapshot_has_figures_that_say_so() -> None:
     empty = Counts.model_validate(
         {name: 0 if isinstance(v, int) else {} for name, v in COUNTS}
     )
-    assert all("no data" in svg for svg in figures(empty, CANARY, "2026.W47").values())
+    assert all("no data" in svg for svg in drawn_of(empty).values())
 
 
 def test_months_without_cases_are_there_and_none_is_lost() -> None:

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ import pytest
 
 from medlive.integrity.folder import REQUIRED
 from medlive.snapshot.describe.croissant import DESCRIBED_FILES, croissant
-from medlive.snapshot.manifest import EngineUse, FileEntry
+from medlive.snapshot.manifest import Counts, EngineUse, FileEntry
 from medlive.snapshot.model import FIELDS
-from tests.unit.snapshot.test_card import HOSTILE, META
+from tests.unit.snapshot.test_card import HOSTILE, META, manifest_of
 from tests.unit.snapshot.test_card_figures import CANARY, COUNTS
 
 FILES = {name: FileEntry(size=7, sha256=f"{n:064x}") for n, name in enumerate(REQUIRED)}
@@ -45,9 +44,15 @@ RAI_TERMS = {
 """Every property of http://mlcommons.org/croissant/RAI/1.0."""
 
 
+def described(counts: Counts = COUNTS, **changes: Any) -> dict[str, Any]:
+    """The description of a snapshot with these counts."""
+    manifest = manifest_of(counts, **changes)
+    return croissant(manifest.model_copy(update={"files": FILES}))
+
+
 @pytest.fixture(scope="module")
 def made() -> dict[str, Any]:
-    return croissant(META, COUNTS, FILES)
+    return described()
 
 
 def test_every_term_of_the_responsible_ai_vocabulary_is_there_and_no_other(
@@ -71,10 +76,7 @@ def test_it_names_version_canary_and_how_to_cite_in_words_that_are_filled_in(
     assert made["medlive:canary"] == CANARY
     assert f"canary {CANARY}" in made["citeAs"]
     assert "of." not in made["citeAs"].replace("sha256", "")
-    assert (
-        croissant(replace(META, version="2026.W05"), COUNTS, FILES)["version"]
-        == "2026.5.0"
-    )
+    assert described(version="2026.W05")["version"] == "2026.5.0"
 
 
 def test_every_data_file_and_every_column_is_described(made: dict[str, Any]) -> None:
@@ -106,9 +108,9 @@ def test_every_data_file_and_every_column_is_described(made: dict[str, Any]) -> 
 
 
 def test_what_may_not_be_published_says_so_to_machines_too() -> None:
-    loud = croissant(replace(META, why_not=("no key", "no evidence")), COUNTS, FILES)
+    loud = described(why_not=("no key", "no evidence"))
     assert "Not publishable: no key; no evidence." in loud["description"]
-    assert "Not publishable" not in croissant(META, COUNTS, FILES)["description"]
+    assert "Not publishable" not in described()["description"]
 
 
 _READER = """
@@ -166,12 +168,9 @@ def test_mlcroissant_finds_no_fault_and_reads_the_rows_of_the_json_lines(
     made = META.provenance.model_copy(
         update={"engines": engines, "code_version": "---\n\"'"}
     )
-    odd, counts = (
-        replace(META, provenance=made),
-        COUNTS.model_copy(update={"by_month": {}, "by_language": {}}),
-    )
+    counts = COUNTS.model_copy(update={"by_month": {}, "by_language": {}})
     hostile = tmp_path / "croissant.json"
-    hostile.write_text(json.dumps(croissant(odd, counts, FILES)), encoding="utf-8")
+    hostile.write_text(json.dumps(described(counts, provenance=made)), encoding="utf-8")
     command = [
         sys.executable,
         "-c",

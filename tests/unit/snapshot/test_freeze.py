@@ -40,9 +40,8 @@ def test_the_same_rows_in_any_zone_make_the_same_bytes(
 ) -> None:
     first = freeze(30)
     cases = [make_case(i) for i in range(30)]
-    moved = replace(
-        META, created_at=META.created_at.astimezone(timezone(timedelta(hours=8)))
-    )
+    moment = META.created_at.astimezone(timezone(timedelta(hours=8)))
+    moved = META.model_copy(update={"created_at": moment})
     again = write_snapshot(iter(cases), moved, tmp_path / "elsewhere", added(cases))
     assert contents(first.path) == contents(again.path)
 
@@ -141,7 +140,10 @@ def test_the_files_are_what_plain_tools_expect(freeze: Freeze) -> None:
 
 def test_what_may_not_be_published_says_so_in_card_and_manifest(freeze: Freeze) -> None:
     frozen = freeze(
-        2, meta=replace(META, why_not=("the screener was the rules engine",))
+        2,
+        meta=META.model_copy(
+            update={"why_not": ("the screener was the rules engine",)}
+        ),
     )
     assert not frozen.manifest.publishable
     assert "Not publishable" in (frozen.path / "README.md").read_text("utf-8")
@@ -224,12 +226,19 @@ def test_a_signed_release_names_its_key_and_vouches_for_the_manifests_own_words(
 
     with pytest.raises(UsageError):
         write_snapshot(
-            [make_case(0)], replace(META, signing=signing), tmp_path, Entries()
+            [make_case(0)],
+            META.model_copy(update={"signing": signing}),
+            tmp_path,
+            Entries(),
         )
     with pytest.raises(UsageError):
         write_snapshot([make_case(0)], META, tmp_path, Entries(), sign)
     frozen = write_snapshot(
-        [make_case(0)], replace(META, signing=signing), tmp_path, Entries(), sign
+        [make_case(0)],
+        META.model_copy(update={"signing": signing}),
+        tmp_path,
+        Entries(),
+        sign,
     )
     data, comment = signed[0]
     assert (
@@ -255,7 +264,9 @@ def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> Non
     )
     cases = [make_case(0, first_release="2026.W39"), make_case(1)]
     entries = replace(added(cases[1:]), held=held)
-    frozen = write_snapshot(cases, replace(META, lineage=ancestors), tmp_path, entries)
+    frozen = write_snapshot(
+        cases, META.model_copy(update={"lineage": ancestors}), tmp_path, entries
+    )
     manifest = frozen.manifest
     assert (manifest.parent, manifest.parent_digest) == (
         "2026.W46",

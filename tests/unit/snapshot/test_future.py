@@ -32,7 +32,7 @@ from tests.support.forging import derive, read_rows, recount, write_rows
 from tests.support.release_0_1_0 import unpack_folders
 from tests.support.runs import made_run
 from tests.support.spoiling import seal
-from tests.unit.snapshot.conftest import META, added, make_case
+from tests.unit.snapshot.conftest import META, added, earlier_format, make_case
 
 Freeze = Callable[..., FrozenSnapshot]
 Edit = Callable[[dict[str, Any]], object]
@@ -199,9 +199,9 @@ def test_a_run_on_it_is_scored_and_the_site_shows_it(
 def test_earlier_formats_verify_load_and_are_compared(
     tmp_path: Path, version: int
 ) -> None:
-    meta = replace(META, shape=shape_of(version))
     cases = [make_case(number) for number in range(4)]
-    old = write_snapshot(cases[:2], meta, tmp_path / "old", added(cases[:2])).path
+    with earlier_format(version):
+        old = write_snapshot(cases[:2], META, tmp_path / "old", added(cases[:2])).path
     assert verify_snapshot(old).ok
     assert verify_snapshot(old).unknown == ()
     assert list(load_snapshot(old)) == cases[:2]

@@ -59,7 +59,7 @@ def test_nothing_is_overwritten_spoilt_or_left_half_made(
             tmp_path / "none.json",
         )
     with pytest.raises(BadInput):
-        export_slice(loaded, tmp_path / "absent" / "x.jsonl")
+        export_slice(loaded, there / "x.jsonl")
     with pytest.raises(ZeroDivisionError):
         export_slice(
             loaded.where(lambda c: 1 // (c.case_id < "c003") > 0),

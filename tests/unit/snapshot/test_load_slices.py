@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -250,7 +249,7 @@ def test_a_public_key_is_what_must_have_signed(
     cases = [make_case(0)]
     signed = write_snapshot(
         cases,
-        replace(META, signing=signing),
+        META.model_copy(update={"signing": signing}),
         tmp_path,
         added(cases),
         lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT),

@@ -10,9 +10,9 @@ from medlive.snapshot.diff import diff_snapshots
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.model import SnapshotCase, commitment, shape_of
+from medlive.snapshot.model import SnapshotCase, commitment
 from medlive.snapshot.verify.steps import verify_snapshot
-from tests.unit.snapshot.conftest import META, added, make_case
+from tests.unit.snapshot.conftest import META, added, earlier_format, make_case
 
 ORIGINS = {
     "c000-c1": ("advice", ""),
@@ -66,8 +66,8 @@ def test_a_snapshot_of_format_2_loads_with_every_criterion_from_advice(
     tmp_path: Path,
 ) -> None:
     case = make_case(0)
-    old_meta = replace(META, shape=shape_of(2))
-    old = write_snapshot([case], old_meta, tmp_path / "old", added([case]))
+    with earlier_format(2):
+        old = write_snapshot([case], META, tmp_path / "old", added([case]))
     rows = (old.path / "data/criteria.jsonl").read_text().splitlines()
     assert all("origin" not in json.loads(row) for row in rows)
     assert "by_origin" not in (old.path / "manifest.json").read_text()
