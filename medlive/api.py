@@ -309,6 +309,8 @@ def power(
         seen = spread
         if not isinstance(seen, Spread):
             seen = Spread(seen / 100 * sqrt(2 - 2 * correlation), seen / 100)
+        if min(difference, seen.difference, seen.score, before or 1) <= 0:
+            raise ValueError("points, spread and before have to be above 0")
         apart = cases_for_pair(
             difference, seen.difference, power=power, alpha=alpha / pairs
         )
