@@ -3,7 +3,7 @@
 import json
 import re
 from calendar import month_abbr
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, NamedTuple
@@ -223,14 +223,13 @@ def linked_threads(
     tree: LexborHTMLParser,
     selector: str,
     path: re.Pattern[str],
-    title: Callable[[LexborNode], str],
 ) -> tuple[ListEntry, ...]:
     """Return the threads that the anchors of a list lead to, by the first group of their address's pattern."""
     entries: dict[str, ListEntry] = {}
     for anchor in tree.css(selector):
         url = link(page, anchor.attributes.get("href")) or ""
         if match := path.search(url):
-            entries.setdefault(match[1], ListEntry(url, match[1], title(anchor)))
+            entries.setdefault(match[1], ListEntry(url, match[1]))
     return tuple(entries.values())
 
 

@@ -101,9 +101,6 @@ class Page:
     """The address that answered, after redirects."""
     body: bytes
     """Decompressed."""
-    content_type: str = ""
-    """The Content-Type header; empty if absent."""
-    status: int = 200
     form: tuple[tuple[str, str], ...] | None = None
     """The form that was posted to get it, so that a list can ask for its next page."""
 
@@ -133,7 +130,7 @@ class Page:
 class Fetched(Page):
     """A page with its headers and time, as it was answered or as an archive has it."""
 
-    content_type: str = field(init=False)
+    status: int = 200
     headers: Mapping[str, str] = field(hash=False)
     """Names in lower case; an answer's: content-type, content-language, etag, last-modified, date."""
     fetched_at: datetime
@@ -142,9 +139,6 @@ class Fetched(Page):
     not_modified: bool = False
     """Whether the request was conditional and the page is unchanged; `body` is empty then."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "content_type", self.headers.get("content-type", ""))
-
 
 @dataclass(frozen=True)
 class ListEntry:
@@ -152,7 +146,6 @@ class ListEntry:
 
     url: str
     thread_id: str
-    title: str
     posted_at: datetime | None = None
     """When the thread was opened, if the list shows it."""
     last_post_at: datetime | None = None

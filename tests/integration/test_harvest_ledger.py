@@ -33,7 +33,7 @@ def url_of(thread_id: str) -> str:
 
 
 def entry(thread_id: str) -> ListEntry:
-    return ListEntry(url_of(thread_id), thread_id, "", None, NOON)
+    return ListEntry(url_of(thread_id), thread_id, None, NOON)
 
 
 def page(thread_id: str) -> FetchedPage:
@@ -61,7 +61,7 @@ class Work:
 
     async def listed(self, *thread_ids: str) -> None:
         await self.ledger.keep(
-            Listed("list", tuple(map(entry, thread_ids)), (), None, NOON, finished=True)
+            Listed("list", tuple(map(entry, thread_ids)), (), None, NOON)
         )
 
     async def rows(self, query: str) -> list[tuple[object, ...]]:

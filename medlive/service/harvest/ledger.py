@@ -43,7 +43,7 @@ from medlive.sources.ledger import (
     ListState,
     Place,
 )
-from medlive.sources.source import ListEntry, Page
+from medlive.sources.source import Fetched, ListEntry
 from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
@@ -113,7 +113,7 @@ class PostgresLedger:
             frontier.take_not_listed, self.source, self.run.run_id, self.overlap
         )
 
-    async def kept_pages(self, thread_id: str) -> Sequence[Page]:
+    async def kept_pages(self, thread_id: str) -> Sequence[Fetched]:
         """The pages of a waiting thread that this run has kept already, in order."""
         async with self.database.begin() as session:
             after = await frontier.reading_began(session, self.source, thread_id)

@@ -58,11 +58,7 @@ class Dxy(Site):
         """The questions of a section page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         entries = reading.linked_threads(
-            page,
-            tree,
-            "div.content-list > a",
-            _QUESTION_PATH,
-            lambda a: reading.readable(a).text.partition("\n")[0],
+            page, tree, "div.content-list > a", _QUESTION_PATH
         )
         if not entries:
             raise LayoutError(page.url, "div.content-list > a to /question/<id>")

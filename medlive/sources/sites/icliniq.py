@@ -52,13 +52,8 @@ class Icliniq(Site):
         """The questions of a list page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         for selector in _ROWS:
-            if entries := reading.linked_threads(
-                page,
-                tree,
-                selector,
-                _QUESTION_PATH,
-                reading.line,
-            ):
+            entries = reading.linked_threads(page, tree, selector, _QUESTION_PATH)
+            if entries:
                 return Listing(entries, reading.following_list_page(page, tree, "page"))
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
 

@@ -287,12 +287,7 @@ def _row(page: Page, row: Any) -> ListEntry | None:
     if url is None or thread_id is None or not isinstance(title, str):
         return None
     posted_at = reading.stated_moment(row.get("inputtime"), reading.CHINA)
-    return ListEntry(
-        url,
-        thread_id,
-        reading.line(reading.parse(title).body),
-        posted_at,
-    )
+    return ListEntry(url, thread_id, posted_at)
 
 
 def _article_date(tree: LexborHTMLParser) -> datetime | None:

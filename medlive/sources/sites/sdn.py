@@ -86,7 +86,7 @@ class Sdn(Site):
         ]
 
     def parse_listing(self, page: Page) -> Listing:
-        """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
+        """The rows of a board; a label beside a title may be a link too. Raises LayoutError."""
         tree = reading.parse(page)
         entries = []
         for row in tree.css(".structItem--thread"):
@@ -101,7 +101,6 @@ class Sdn(Site):
             entry = ListEntry(
                 url=url,
                 thread_id=path[1],
-                title=reading.line(anchors[0]),
                 posted_at=_moment(row.css_first(".structItem-startDate time")),
                 last_post_at=_moment(row.css_first("time.structItem-latestDate")),
             )

@@ -56,7 +56,6 @@ class Board(Site):
             ListEntry(
                 f"{BASE}/t/{i}/1",
                 i,
-                "",
                 None,
                 datetime.fromisoformat(at) if at else None,
             )
