@@ -138,7 +138,7 @@ class _Run:
     async def find(self, workers: int) -> None:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
         await self._enqueue(await self.ledger.left_over(), "left over")
-        for first in self.site.listing_requests(self.site.settings.base_url):
+        for first in self.site.listing_requests():
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self.since is None:

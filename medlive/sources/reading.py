@@ -298,18 +298,10 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
         year, month, day, hour, minute, second, offset = match.groups()
         if hour is None:
             return datetime(int(year), int(month), int(day), tzinfo=UTC)
-        local = datetime(
-            int(year),
-            int(month),
-            int(day),
-            int(hour),
-            int(minute),
-            int(second or 0),
-            tzinfo=zone,
-        )
-        if offset is None:
-            return local
-        return datetime.fromisoformat(local.replace(tzinfo=None).isoformat() + offset)
+        date = f"{int(year):04}-{int(month):02}-{int(day):02}"
+        time = f"{int(hour):02}:{int(minute):02}:{int(second or 0):02}{offset or ''}"
+        local = datetime.fromisoformat(f"{date}T{time}")
+        return local if offset else local.replace(tzinfo=zone)
     name, day, year = match.groups()
     month = _MONTHS.index(name[:3].lower())
     return datetime(int(year), month, int(day), tzinfo=UTC)

@@ -234,7 +234,7 @@ class Site(ABC):
         return self.allowed_hosts if host in self.allowed_hosts else frozenset({host})
 
     @abstractmethod
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """The first page of every list to read."""
 
     @abstractmethod

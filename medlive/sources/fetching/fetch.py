@@ -5,7 +5,7 @@ import random
 import re
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -87,7 +87,7 @@ class _Request:
 
     url: str
     site: Site
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
     form: tuple[tuple[str, str], ...] | None = None
     for_robots: bool = False
     """Whether it is for a robots.txt, which no robots.txt forbids and which may have any content type."""
@@ -203,11 +203,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 return response
             request.url = _redirect_target(request, response)
             # A moment says nothing of the page that an address leads to since then; a tag names its very content.
-            request.headers = {
-                name: value
-                for name, value in request.headers.items()
-                if name != "If-Modified-Since"
-            }
+            request.headers.pop("If-Modified-Since", None)
         raise _failed(request.url, "redirect", f"more than {REDIRECTS} redirects")
 
     def _host(self, url: str, site: Site) -> _Host:

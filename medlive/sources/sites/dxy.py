@@ -47,10 +47,10 @@ class Dxy(Site):
         stop_statuses=frozenset({403, 429}),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """Each section."""
         return [
-            PageRequest(f"{base_url}/questions/{board}?page_index=1")
+            PageRequest(f"{self.settings.base_url}/questions/{board}?page_index=1")
             for board in self.settings.boards
         ]
 

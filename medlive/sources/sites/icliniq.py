@@ -43,10 +43,12 @@ class Icliniq(Site):
 
     defaults = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """All questions, or each topic that the settings name."""
         paths = [f"/{board}" for board in self.settings.boards] or [""]
-        return [PageRequest(f"{base_url}/qa{path}?page=1") for path in paths]
+        return [
+            PageRequest(f"{self.settings.base_url}/qa{path}?page=1") for path in paths
+        ]
 
     def parse_listing(self, page: Page) -> Listing:
         """The questions of a list page; the list shows no dates. Raises LayoutError."""

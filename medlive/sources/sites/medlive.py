@@ -58,10 +58,13 @@ class Medlive(Site):
         verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """The front page of each branch, which carries the token that its list request repeats."""
-        query = [urlencode({"branch": board}) for board in self.settings.boards]
-        return [PageRequest(f"{base_url}/new/?{branch}") for branch in query]
+        fronts = []
+        for board in self.settings.boards:
+            query = urlencode({"branch": board})
+            fronts.append(PageRequest(f"{self.settings.base_url}/new/?{query}"))
+        return fronts
 
     def parse_listing(self, page: Page) -> Listing:
         """The rows of a list answer; a front page has none and leads to the first. Raises LayoutError."""

@@ -77,11 +77,11 @@ class Sdn(Site):
         verified_labels=("attending", "resident", "fellow"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """Each board in the order of its threads' last posts, so that late replies are seen."""
         order = "?order=last_post_date&direction=desc"
         return [
-            PageRequest(f"{base_url}/forums/{board}/{order}")
+            PageRequest(f"{self.settings.base_url}/forums/{board}/{order}")
             for board in self.settings.boards
         ]
 

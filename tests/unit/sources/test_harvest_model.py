@@ -47,8 +47,8 @@ class Board(Site):
     defaults = SourceSettings(base_url=BASE, min_interval_s=0)
     allowed_hosts = frozenset({"board.example"})
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
-        return [PageRequest(f"{base_url}/list/1")]
+    def listing_requests(self) -> Sequence[PageRequest]:
+        return [PageRequest(f"{self.settings.base_url}/list/1")]
 
     def parse_listing(self, page: Page) -> Listing:
         told = json.loads(page.body)

@@ -341,7 +341,7 @@ def test_dxy_list() -> None:
 
 def test_medlive_list_repeats_the_front_pages_token() -> None:
     site = build_site("medlive")
-    (start,) = site.listing_requests("https://www.medlive.cn")
+    (start,) = site.listing_requests()
     front = site.parse_listing(listing_page("medlive", "front.html", start.url))
     assert front.entries == ()
     assert front.next_page == PageRequest(
