@@ -200,12 +200,9 @@ class _Chain:
         """Run the steps; each but the last returns a rejection or a parked case, which ends the chain, or None."""
         agent = self._agent("screener")
         self._set(elements=await screener.screen(self.thread, agent))
-        control = ElementControl(
-            self.thread,
-            self.state.elements,
-            screener=agent,
-            judge=self._agent("controller"),
-        )
+        elements = by_id(self.state.elements)
+        judge = self._agent("controller")
+        control = ElementControl(self.thread, elements, agent, judge)
         rejection = (
             self._reject_empty_side()
             # Exact checks, before anything else is paid for

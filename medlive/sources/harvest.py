@@ -332,7 +332,7 @@ class _Run:
             if not await self._fetch_pages(entry, known, pages, unsaved):
                 return
             thread = parse_with(
-                entry.url, self.site.parse_thread, pages, self.anonymise
+                entry.url, self.site.whole_thread, pages, self.anonymise
             )
         except SourceError as error:
             kind = error.kind

@@ -247,15 +247,19 @@ class Site(ABC):
 
     @abstractmethod
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
-        """The whole thread from all its pages in order.
+        """The thread from its pages in order.
 
         Raises LayoutError for markup that does not fit, IncompleteThread for missing pages and NotAThread
         for a page that is whole but holds no discussion.
         """
 
-    def parse_first_page(self, page: Page, anonymise: Anonymiser) -> Thread:
-        """What a thread's first page shows of it, whatever follows. Raises what `parse_thread` raises."""
-        return self.parse_thread([page], anonymise)
+    def whole_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
+        """What `parse_thread` gives. Raises also IncompleteThread where another page follows the last."""
+        if following := self.next_page(pages[-1]):
+            raise IncompleteThread(
+                f"{pages[-1].url} is followed by {following}, which is missing"
+            )
+        return self.parse_thread(pages, anonymise)
 
     def build_thread(
         self,

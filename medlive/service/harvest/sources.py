@@ -106,7 +106,7 @@ async def check_page(
             page: Page = await fetcher.fetch(url, site)
     else:
         page = Page(url, body)
-    thread = site.parse_first_page(page, lambda handle: keyed_handle(handle, key))
+    thread = site.parse_thread([page], lambda handle: keyed_handle(handle, key))
     content = thread.content()
     messages = content["messages"]
     fields: dict[str, Any] = {}

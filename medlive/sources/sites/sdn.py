@@ -131,25 +131,8 @@ class Sdn(Site):
         pages: Sequence[Page],
         anonymise: Anonymiser,
     ) -> Thread:
-        """The whole thread. The opener asks: only other people's posts can be verified advice."""
-        if pages and (following := read_page(pages[-1]).following) is not None:
-            raise IncompleteThread(
-                f"{pages[-1].url} is followed by {following}, which is missing"
-            )
-        return self._parse_pages(pages, anonymise)
-
-    def parse_first_page(self, page: Page, anonymise: Anonymiser) -> Thread:
-        """The first page's posts, although others follow."""
-        return self._parse_pages([page], anonymise)
-
-    def _parse_pages(
-        self,
-        pages: Sequence[Page],
-        anonymise: Anonymiser,
-    ) -> Thread:
+        """The thread. The opener asks: only other people's posts can be verified advice."""
         read_pages = list(map(read_page, pages))
-        if not pages:
-            raise IncompleteThread("expected at least one page of the thread")
         first = read_pages[0]
         by_id: dict[str, tuple[int | None, Posted]] = {}
         # Pages of one thread, in order from its first

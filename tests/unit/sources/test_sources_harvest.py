@@ -481,7 +481,7 @@ class Broken:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._site, name)
 
-    def parse_thread(self, pages: object, anonymise: object) -> Thread:
+    def whole_thread(self, pages: object, anonymise: object) -> Thread:
         raise ZeroDivisionError("by a page that nobody foresaw")
 
 

@@ -70,7 +70,7 @@ def pages_of(case: str) -> list[Page]:
 def read(case: str, pages: list[Page]) -> Thread | None:
     """The thread, or None for a typed error; anything else fails the test."""
     try:
-        return build_site(case.partition("-")[0]).parse_thread(
+        return build_site(case.partition("-")[0]).whole_thread(
             pages, lambda handle: f"h:{handle}"
         )
     except (LayoutError, NotAThread):

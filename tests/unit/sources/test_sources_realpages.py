@@ -100,7 +100,7 @@ def test_whole_real_threads_and_parts_of_them() -> None:
         if not marked_posts(page):
             continue
         try:
-            thread = site.parse_thread([page], lambda handle: "h")
+            thread = site.whole_thread([page], lambda handle: "h")
         except IncompleteThread:
             assert "/page-" in page.url or site.next_page(page) is not None
             parts += 1

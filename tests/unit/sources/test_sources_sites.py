@@ -23,7 +23,7 @@ IDS = [f"{s.site}-{s.files[0].removesuffix('.html')}" for s in SAMPLES]
 
 
 def read(site: str, pages: list[Page]) -> Thread:
-    return build_site(site).parse_thread(pages, lambda handle: f"h:{handle}")
+    return build_site(site).whole_thread(pages, lambda handle: f"h:{handle}")
 
 
 def essence(thread: Thread) -> list[tuple[str, str, str, bool]]:
