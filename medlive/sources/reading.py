@@ -180,8 +180,7 @@ def _tidy(text: str) -> str:
         # Zero-width and control characters may hide white space from `split`.
         text = clean(text).replace("\u200b", "").replace("\ufeff", "")
         lines = [" ".join(part.split()) for part in text.split("\n")]
-    text = "\n".join(lines)
-    return (_NEWLINES.sub("\n\n", text) if "\n\n\n" in text else text).strip()
+    return _NEWLINES.sub("\n\n", "\n".join(lines)).strip()
 
 
 def line(node: LexborNode | None) -> str:
@@ -189,7 +188,7 @@ def line(node: LexborNode | None) -> str:
     if node is None:
         return ""
     text = " ".join(node.text(separator=" ").split())
-    return text if text.isprintable() else " ".join(clean(text).split())
+    return " ".join(clean(text).split())
 
 
 def required(
@@ -201,7 +200,7 @@ def required(
     for selector in selectors:
         if (node := scope.css_first(selector)) is not None:
             return node
-    raise LayoutError(page.url, " or ".join(selectors))
+    raise LayoutError(page, " or ".join(selectors))
 
 
 def classes(node: LexborNode) -> list[str]:

@@ -60,12 +60,13 @@ class LayoutError(SourceError):
 
     def __init__(
         self,
-        url: str,
+        page: "Page | str",
         looked_for: str,
         *,
         found: str | None = None,
     ) -> None:
-        """`looked_for` names the expected markup, `found` what the page has instead."""
+        """`looked_for` names the expected markup, `found` what the page (or what is at an address) has instead."""
+        url = page if isinstance(page, str) else page.url
         seen = f", found {found}" if found else ""
         super().__init__(
             f"{url}: no layout fits: looked for {looked_for}{seen}",

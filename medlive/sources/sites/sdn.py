@@ -95,9 +95,7 @@ class Sdn(Site):
             url = link(page, anchors[0].attributes.get("href")) if anchors else None
             path = _THREAD_PATH.search(url or "")
             if url is None or path is None:
-                raise LayoutError(
-                    page.url, ".structItem-title a to /threads/<slug>.<id>/"
-                )
+                raise LayoutError(page, ".structItem-title a to /threads/<slug>.<id>/")
             entry = ListEntry(
                 url=url,
                 thread_id=path[1],
@@ -108,14 +106,14 @@ class Sdn(Site):
         template = _template(tree)
         # A thread lists similar threads below its posts, and is no list.
         if "thread_view" in template or (not entries and "forum_view" not in template):
-            raise LayoutError(page.url, ".structItem--thread", found=template or None)
+            raise LayoutError(page, ".structItem--thread", found=template or None)
         following = _next_url(page, tree, _page_number(page, tree))
         others = (
             '.structItemContainer .structItem, .p-body-content a[href*="/threads/"]'
         )
         if not entries and (following or tree.css_first(others) is not None):
             raise LayoutError(
-                page.url,
+                page,
                 ".structItem--thread",
                 found="a board that is not empty without any",
             )
@@ -184,12 +182,12 @@ def read_page(page: Page) -> ThreadPage:
     tree = reading.parse(page)
     if "thread_view" not in (template := _template(tree)):
         raise LayoutError(
-            page.url, "html#XF of template thread_view", found=template or None
+            page, "html#XF of template thread_view", found=template or None
         )
     articles = _articles(page, tree)
     posts = dict(_post(page, article) for article in articles)
     if len(posts) < len(articles):
-        raise LayoutError(page.url, "a number of its own for every post")
+        raise LayoutError(page, "a number of its own for every post")
     heading = reading.required(page, tree, ["h1.p-title-value"])
     names = map(reading.line, tree.css(".p-breadcrumbs [itemprop=name]"))
     boards = [name for name in names if name.lower() not in ("home", "forums")]
@@ -229,7 +227,7 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
         if node.mem_id not in repeated:
             articles.append(node)
     if not articles:
-        raise LayoutError(page.url, "article.message--post")
+        raise LayoutError(page, "article.message--post")
     known = {node.mem_id for node in (*articles, *repeats)}
     for mark in tree.css('.message-userContent, [data-content^="post-"]'):
         outer: LexborNode | None = mark
@@ -237,7 +235,7 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
             outer = outer.parent
         if outer is None:
             raise LayoutError(
-                page.url,
+                page,
                 "article.message--post around every post",
                 found=f"<{mark.tag}> outside",
             )
@@ -254,7 +252,7 @@ def _post(
     post_id = stated.rpartition("post-")[2]
     if not (post_id.isascii() and post_id.isdigit()):
         raise LayoutError(
-            page.url, 'article.message--post with data-content or id "…post-<number>"'
+            page, 'article.message--post with data-content or id "…post-<number>"'
         )
     author = reading.clean(
         attributes.get("data-author")
@@ -262,9 +260,7 @@ def _post(
     )
     if not author:
         raise LayoutError(
-            page.url,
-            ".message-name",
-            found=f"post {post_id} without an author",
+            page, ".message-name", found=f"post {post_id} without an author"
         )
     text, media = _written(page, article)
     status = reading.line(article.css_first("[data-field=current_status] li")) or None
@@ -283,7 +279,7 @@ def _written(page: Page, article: LexborNode) -> reading.Readable:
     body = (contents[0] if contents else article).css_first(".bbWrapper")
     if len(contents) > 1 or body is None:
         raise LayoutError(
-            page.url, "one .message-userContent with a .bbWrapper in every post"
+            page, "one .message-userContent with a .bbWrapper in every post"
         )
     text, media = reading.readable(body, skip_classes=_NOT_WRITTEN)
     kinds = dict.fromkeys(media)
@@ -321,7 +317,7 @@ def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str
     )
     if match is None:
         raise LayoutError(
-            page.url,
+            page,
             "a thread's number in html[data-content-key], link[rel=canonical] or address",
         )
     return match[1]
@@ -340,7 +336,7 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
     if (following := tree.css_first(_FOLLOWING)) is not None:
         if url := link(page, following.attributes.get("href")):
             return url
-        raise LayoutError(page.url, f"an address in {_FOLLOWING}")
+        raise LayoutError(page, f"an address in {_FOLLOWING}")
     # The pager may change its classes: the page after this one is still named in a link outside the posts.
     address_part = f"/page-{number + 1}"
     if address_part.encode() not in page.body:
