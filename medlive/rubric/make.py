@@ -178,8 +178,7 @@ class Proving:
             examination = examine(rubric.criteria, probes)
             for finding in (*doubts, *examination.failures):
                 self.findings.append(replace(finding, round=number))
-            hopeless = examination.grader_meets_all or number == MOST_REVISIONS
-            if examination.passed or hopeless:
+            if not examination.failing or number == MOST_REVISIONS:
                 break
             rubric = await self._revise(rubric, probes, examination, doubts)
         figures = examination.figures

@@ -8,7 +8,7 @@ from medlive.deidentify.detect import (
     Identifier,
     find_identifiers,
     redact,
-    redact_part,
+    redact_beginning,
 )
 from medlive.text.normalise import dominant_language, normalise
 
@@ -89,7 +89,7 @@ def deidentified_beginning(text: str, after: str, language: str) -> str:
     """
     body = normalise(text)
     tail = _gap(text, after) + normalise(after) if after else ""
-    return redact_part(body + tail, language, 0, len(body))
+    return redact_beginning(body + tail, language, len(body))
 
 
 def _gap(left: str, right: str) -> str:
