@@ -357,13 +357,11 @@ class _Run:
         if _is_before(thread.posted_at, self.since):
             outcome = HarvestSkipped(entry.url, entry.thread_id, "older_than_since")
         else:
-            headers = pages[0].headers
             outcome = HarvestedThread(
                 thread=thread,
                 entry=entry,
                 page_count=len(pages),
-                etag=headers.get("etag"),
-                last_modified=headers.get("last-modified"),
+                headers=pages[0].headers,
             )
         await self.ledger.keep(*unsaved, outcome)
 

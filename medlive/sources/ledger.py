@@ -89,9 +89,8 @@ class HarvestedThread:
     thread: Thread
     entry: ListEntry
     page_count: int
-    etag: str | None = None
-    """Of the first page, as last_modified; makes the next harvest's request conditional."""
-    last_modified: str | None = None
+    headers: Mapping[str, str]
+    """Of the first page; etag and last-modified make the next harvest's request conditional."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def read(asked_as: str, thread_id: str) -> HarvestedThread:
     thread = Thread(
         SOURCE, thread_id, url_of(thread_id), "Cough", "en", (), NOON, (message,)
     )
-    return HarvestedThread(thread, entry(asked_as), 1)
+    return HarvestedThread(thread, entry(asked_as), 1, {})
 
 
 @dataclass

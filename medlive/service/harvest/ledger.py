@@ -306,8 +306,8 @@ class PostgresLedger:
                         FrontierRow(
                             thread_id=entry.thread_id,
                             state=FrontierState.READ,
-                            etag=event.etag,
-                            last_modified=event.last_modified,
+                            etag=event.headers.get("etag"),
+                            last_modified=event.headers.get("last-modified"),
                             page_count=event.page_count,
                             posted_at=thread.posted_at,
                             fields=thread_fields(thread),

@@ -280,11 +280,10 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         self, reason: FetchReason, failures: Counter[FetchReason], request: _Request
     ) -> bool:
         """Whether another attempt is within the page's and the run's bounds."""
-        most = self._settings.retry_budget.get(reason)
         return (
             request.left_s > 0
             and failures[reason] <= self._settings.retries.get(reason, 0)
-            and (most is None or self.counts[f"retried_{reason}"] < most)
+            and self.counts[f"retried_{reason}"] < OUTAGES.get(reason, 0)
         )
 
     async def _wait_for_turn(

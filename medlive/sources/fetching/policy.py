@@ -31,13 +31,13 @@ FetchReason = Literal[
 ]
 """Why a page could not be had; retries are bounded for each by itself."""
 
-OUTAGES = (
-    "timeout",
-    "connection",
-    "server_error",
-    "rate_limited",
-)
-"""Failures of a host rather than of a page."""
+OUTAGES: Mapping[FetchReason, int] = {
+    "timeout": 30,
+    "connection": 30,
+    "server_error": 60,
+    "rate_limited": 20,
+}
+"""Failures of a host rather than of a page, and the attempts after the first that a whole run has for each."""
 
 
 class FetchError(SourceError):
@@ -79,14 +79,7 @@ class FetchSettings(BaseModel):
         "server_error": 3,
         "rate_limited": 2,
     }
-    """Attempts after the first, for each reason; a reason not named is not retried."""
-    retry_budget: Mapping[FetchReason, int] = {
-        "timeout": 30,
-        "connection": 30,
-        "server_error": 60,
-        "rate_limited": 20,
-    }
-    """Attempts after the first in the whole run, for each reason; one not named has no bound but the page's."""
+    """Attempts after the first, for each reason; one not named is not retried."""
     backoff_s: float = Field(default=2.0, ge=0)
     """The first wait before another attempt; it doubles each time, and half of it is random."""
 

@@ -189,7 +189,7 @@ class WeekLedger(MemoryLedger):
                     i, KnownThread(met_by=self.store.week)
                 ).met_by
                 self.store.known[i] = KnownThread(
-                    event.etag, None, event.page_count, met_by=met
+                    event.headers.get("etag"), None, event.page_count, met_by=met
                 )
                 self.store.stored[i] = [m.text for m in event.thread.messages]
                 self.store.gone.discard(i)

@@ -313,11 +313,14 @@ async def test_all_attempts_of_a_page_have_one_limit_of_time(
         assert server.count("/late") <= 3
 
 
-async def test_retries_have_a_budget_for_the_whole_run(server: Server) -> None:
+async def test_retries_have_a_budget_for_the_whole_run(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.answers |= {"/5xx": response(b"", 502), "/reset": raw(b"", reset=True)}
     budget = {"server_error": 3, "connection": 1}
     retries = {"server_error": 2, "connection": 2}
-    async with Fetcher(quick(retries=retries, retry_budget=budget)) as fetcher:
+    monkeypatch.setattr(fetch, "OUTAGES", budget)
+    async with Fetcher(quick(retries=retries)) as fetcher:
         for path, attempts in (
             ("/5xx", 3),
             ("/5xx", 5),

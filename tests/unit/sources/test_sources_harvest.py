@@ -148,7 +148,7 @@ async def test_every_community_gives_its_thread(
     (harvested,) = [e for e in events if isinstance(e, HarvestedThread)]
     assert len(harvested.thread.messages) == messages
     assert harvested.thread.source == name
-    assert harvested.etag == '"same"'
+    assert harvested.headers["etag"] == '"same"'
     assert harvested.page_count == (2 if name == "sdn" else 1)
     assert all(m.author.startswith("h") for m in harvested.thread.messages)
     pages = [e for e in events if isinstance(e, FetchedPage)]
