@@ -51,16 +51,12 @@ def thread_language(thread: Thread) -> str:
     What patients and verified physicians write decides, then the patients' words alone, then everybody's; where none
     of it says, the source's word counts, as for the filters.
     """
-    patients: list[str] = []
-    shown: list[str] = []
-    for message in thread.messages:
-        if message.role == "patient":
-            patients.append(message.text)
-        if message.role == "patient" or message.is_advice_source:
-            shown.append(message.text)
+    patients = [m for m in thread.messages if m.role == "patient"]
+    shown = [m for m in thread.messages if m.role == "patient" or m.is_advice_source]
     language = "unknown"
-    for texts in (shown, patients, [m.text for m in thread.messages]):
-        language = dominant_language("\n".join([thread.title, *texts]))
+    for messages in (shown, patients, thread.messages):
+        texts = [thread.title, *(message.text for message in messages)]
+        language = dominant_language("\n".join(texts))
         if language in LANGUAGES:
             return language
     is_declared = language == "unknown" and thread.language in LANGUAGES
