@@ -195,14 +195,7 @@ class _Run:
                     continue
                 self.lists_missing = True
                 return
-            page, listing = read
-            events: list[HarvestEvent] = [page]
-            if number == LIST_PAGES and listing.next_page is not None:
-                message = (
-                    f"the list has more than {LIST_PAGES} pages; the rest is left out"
-                )
-                events.append(HarvestProblem(page.page.url, "incomplete", message))
-                listing = Listing(listing.entries)
+            events, listing = read
             known = await self.ledger.look_up(
                 [entry.thread_id for entry in listing.entries]
             )
@@ -218,20 +211,26 @@ class _Run:
 
     async def _read_listing(
         self, request: PageRequest, number: int
-    ) -> tuple[FetchedPage, Listing] | None:
+    ) -> tuple[list[HarvestEvent], Listing] | None:
         """Fetch and parse page `number` of a list; None, with the problem reported, if that failed."""
         page = await self._get(request)
         if page is None:
             return None
         fetched_page = FetchedPage(page, None, number)
         try:
-            return fetched_page, parse_with(page.url, self.site.parse_listing, page)
+            listing = parse_with(page.url, self.site.parse_listing, page)
         except SourceError as error:
             problem = HarvestProblem(
                 page.url, error.kind, error.message, ends_source=True
             )
             await self._report(problem, fetched_page)
             return None
+        events: list[HarvestEvent] = [fetched_page]
+        if number == LIST_PAGES and listing.next_page is not None:
+            message = f"the list has more than {LIST_PAGES} pages; the rest is left out"
+            events.append(HarvestProblem(page.url, "incomplete", message))
+            listing = Listing(listing.entries)
+        return events, listing
 
     def _is_past(
         self, listing: Listing, seen: set[str], cutoff: datetime | None
