@@ -104,10 +104,7 @@ def by_parsel(body: bytes) -> list[tuple[str | None, str | None, str]]:
 def rate(work: Callable[[Page], object], page: Page, rounds: int) -> float:
     """Pages a CPU second; every turn has a body of its own, so that nothing read before is used."""
     bodies = [page.body + b"<!--%d-->" % next(_numbers) for _ in range(rounds)]
-    pages = [
-        Page(page.url, body, page.content_type, page.status, page.form)
-        for body in bodies
-    ]
+    pages = [Page(page.url, body, page.form) for body in bodies]
     started = time.process_time()
     for one in pages:
         work(one)
@@ -131,7 +128,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     sdn = Sdn()
-    page = Page(THREAD_URL, thread_page(), "text/html; charset=utf-8")
+    page = Page(THREAD_URL, thread_page())
     thread = sdn.parse_thread([page], anonymise)
     theirs = by_parsel(page.body)
     equal = [
@@ -155,13 +152,13 @@ def main() -> int:
     print(f"ratio: {best / max(peers):.2f} (above 1: medlive is faster)")
     print(f"target: {TARGET} pages/s, {best / TARGET:.2f} of it reached")
 
-    board = Page(LIST_URL, list_page(), "text/html; charset=utf-8")
+    board = Page(LIST_URL, list_page())
     rows = len(sdn.parse_listing(board).entries)
     print(
         f"sdn list of {rows} rows: {rate(sdn.parse_listing, board, given.pages):.0f} pages/s"
     )
     for name, (site, file, url) in OTHERS.items():
-        other = Page(url, (SAMPLES / name / file).read_bytes(), "text/html")
+        other = Page(url, (SAMPLES / name / file).read_bytes())
         speed = rate(partial(_whole, site), other, given.pages)
         print(f"{name} {file}, {len(other.body)} bytes: {speed:.0f} pages/s")
     return 0 if best >= TARGET else 1

@@ -71,15 +71,7 @@ def xenforo(name: str, page: Page, truth: dict[str, Any]) -> Line:
     posts, rows = counted(page.body)
     if not posts and rows and "/forums/" in page.url:
         listing = Sdn().parse_listing(page)
-        titles = words("\n".join(entry.title for entry in listing.entries))
-        main = words(truth["main_content"])
-        return Line(
-            name,
-            "list",
-            rows,
-            len(listing.entries),
-            precision=(titles & main).total() / titles.total(),
-        )
+        return Line(name, "list", rows, len(listing.entries))
     try:
         shown = read_page(page)
     except LayoutError:
@@ -143,7 +135,7 @@ def table(data: Path = REAL_DATA) -> list[Line]:
             lines.append(
                 judge(
                     path.stem,
-                    Page(stated["url"], path.read_bytes(), "text/html"),
+                    Page(stated["url"], path.read_bytes()),
                     truth,
                 )
             )

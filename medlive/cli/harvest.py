@@ -93,7 +93,7 @@ def harvest(
     if dry_run:
         plan = []
         for name, site in wanted.items():
-            requests = site.listing_requests(site.settings.base_url)
+            requests = site.listing_requests()
             row = {
                 "source": name,
                 "user_agent": fetching.user_agent,

@@ -200,12 +200,9 @@ class _Chain:
         """Run the steps; each but the last returns a rejection or a parked case, which ends the chain, or None."""
         agent = self._agent("screener")
         self._set(elements=await screener.screen(self.thread, agent))
-        control = ElementControl(
-            self.thread,
-            self.state.elements,
-            screener=agent,
-            judge=self._agent("controller"),
-        )
+        elements = by_id(self.state.elements)
+        judge = self._agent("controller")
+        control = ElementControl(self.thread, elements, agent, judge)
         rejection = (
             self._reject_empty_side()
             # Exact checks, before anything else is paid for
@@ -248,21 +245,13 @@ class _Chain:
             await control.run(judged=judged)
         finally:
             self._set(elements=control.elements, checks=tuple(control.checks))
-        rejection = None
         if self.settings.strict:
-            elements = by_id(self.state.elements)
-            failed = []
-            for check in self.state.checks:
-                is_kept = elements[check.subject].status is ElementStatus.KEPT
-                if not (check.passed or is_kept):
-                    failed.append(f"{check.subject}: {check.detail}")
-            if failed:
-                why = "; ".join(failed)
-                rejection = self._reject(Reason.UNSUPPORTED_ELEMENT, why)
-        return (
-            rejection
-            or self._reject_empty_side()
-            or (self._reject_insufficient() if judged else None)
+            failed = self._failed(ElementStatus.DROPPED, ElementStatus.UNSUPPORTED)
+            why = join_details(failed)
+            if failed and (rejection := self._reject(Reason.UNSUPPORTED_ELEMENT, why)):
+                return rejection
+        return self._reject_empty_side() or (
+            self._reject_insufficient() if judged else None
         )
 
     def _reject_empty_side(self) -> Curation | None:
@@ -444,7 +433,8 @@ class _Chain:
         kept = replace(self.state, outcome=Outcome.KEPT, stage="rubric")
         holds = [*self._dispute_holds(), *holds, *reading_holds(reading)]
         holds += hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
-        holds += hold_on(Reason.UNSUPPORTED_ELEMENT, self._doubted())
+        unsupported = self._failed(ElementStatus.UNSUPPORTED)
+        holds += hold_on(Reason.UNSUPPORTED_ELEMENT, unsupported)
         holds += hold_on(Reason.TEXT_UNFAITHFUL, {"": problem} if problem else {})
         return with_holds(kept, tuple(holds))
 
@@ -474,11 +464,11 @@ class _Chain:
             details[claim.element_id] = words
         return hold_on(Reason.DISPUTED, details)
 
-    def _doubted(self) -> dict[str, str]:
-        """Element that the thread does not support → what its last check found."""
+    def _failed(self, *statuses: ElementStatus) -> dict[str, str]:
+        """Element of these statuses → what its last check found."""
         last = {c.subject: c.detail for c in self.state.checks if not c.passed}
-        doubted = {}
+        failed = {}
         for element in self.state.elements:
-            if element.status is ElementStatus.UNSUPPORTED:
-                doubted[element.id] = last[element.id]
-        return doubted
+            if element.status in statuses:
+                failed[element.id] = last[element.id]
+        return failed

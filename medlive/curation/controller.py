@@ -7,14 +7,14 @@ A failed element goes back to the Screener, a failed text to its writer, with th
 from calendar import month_name
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medlive.text.normalise import contains_quote
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
 
-from .agent import Agent, by_id, check_known, ids_of
+from .agent import Agent, check_known, ids_of
 from .elements import (
     Brief,
     check_message_ids,
@@ -39,32 +39,24 @@ _SHOWN = ("message_id", "quote", "statement")
 MAX_REVISIONS = 2
 
 
+@dataclass
 class ElementControl:
     """The checks and revisions of one thread's elements."""
 
-    def __init__(
-        self,
-        thread: Thread,
-        elements: Sequence[Element],
-        *,
-        screener: Agent,
-        judge: Agent,
-    ) -> None:
-        """`screener` revises the elements that fail the exact checks or `judge`."""
-        self._thread = thread
-        self._screener = screener
-        self._judge = judge
-        self._elements = by_id(elements)
-        self._revisions: Counter[str] = Counter()
-        self._changed = set(self._elements)
-        """What has not been checked exactly since it changed."""
-        self.checks: list[ControllerCheck] = []
-        """Every check of every round, in order."""
+    thread: Thread
+    current: dict[str, Element]  # By their ids
+    screener: Agent  # Revises the elements that fail the exact checks or `judge`
+    judge: Agent
+    revisions: Counter[str] = field(default_factory=Counter)
+    checked: set[str] = field(default_factory=set)
+    """What has been checked exactly since it changed."""
+    checks: list[ControllerCheck] = field(default_factory=list)
+    """Every check of every round, in order."""
 
     @property
     def elements(self) -> tuple[Element, ...]:
         """The elements with their current text and status."""
-        return tuple(self._elements.values())
+        return tuple(self.current.values())
 
     async def run(self, *, judged: bool) -> None:
         """Run the exact checks, and the engine's judgement if `judged`, with revisions; mark what still fails.
@@ -77,9 +69,9 @@ class ElementControl:
             rest = [element for element in open_ if element.id not in findings]
             if judged and rest:
                 # The engine says whether it finds them supported, and why not.
-                inputs = thread_inputs(self._thread)
+                inputs = thread_inputs(self.thread)
                 inputs["elements"] = element_inputs(rest, *_SHOWN)
-                verdicts = await self._judge.ask_each(SupportItem, inputs, ids_of(rest))
+                verdicts = await self.judge.ask_each(SupportItem, inputs, ids_of(rest))
                 for name in ids_of(rest):
                     verdict = verdicts[name]
                     reason = verdict.reason
@@ -87,11 +79,11 @@ class ElementControl:
                     if not verdict.supported:
                         findings[name] = reason
             for identity in list(findings):
-                if self._revisions[identity] < MAX_REVISIONS:
+                if self.revisions[identity] < MAX_REVISIONS:
                     continue
                 del findings[identity]
                 status = ElementStatus.UNSUPPORTED
-                if self._elements[identity].side is Side.NARRATIVE:
+                if self.current[identity].side is Side.NARRATIVE:
                     status = ElementStatus.DROPPED
                 self._mark(identity, status)
             open_ = await self._revise(findings) if findings else []
@@ -103,12 +95,12 @@ class ElementControl:
         does not state it; a dose also when the quote has another one and the message does not state this one.
         """
         findings: dict[str, str] = {}
-        whole = "\n".join(visible_texts(self._thread))
+        whole = "\n".join(visible_texts(self.thread))
         for element in elements:
-            if element.id not in self._changed:
+            if element.id in self.checked:
                 continue
-            self._changed.remove(element.id)
-            source = message_text(self._thread, element.message_id)
+            self.checked.add(element.id)
+            source = message_text(self.thread, element.message_id)
             absent = unstated = ""
             if not contains_quote(element.quote, source):
                 absent = (
@@ -127,34 +119,34 @@ class ElementControl:
 
     async def _revise(self, findings: Mapping[str, str]) -> list[Element]:
         """Send the elements back to the Screener; those that were revised and need checking."""
-        objected = map(self._elements.__getitem__, findings)
+        objected = map(self.current.__getitem__, findings)
         asked = element_inputs(objected, "side", *_SHOWN)
         for shown in asked:
             shown["finding"] = findings[shown["id"]]
-        inputs = {**thread_inputs(self._thread), "elements": asked}
+        inputs = {**thread_inputs(self.thread), "elements": asked}
 
         def fault_of(item: RevisedItem) -> str | None:
-            side = self._elements[item.id].side
-            fault = check_message_ids(self._thread, side, [item.message_id])
+            side = self.current[item.id].side
+            fault = check_message_ids(self.thread, side, [item.message_id])
             return f"{item.id}: {fault}" if item.keep and fault else None
 
-        items = await self._screener.ask_each(RevisedItem, inputs, findings, fault_of)
+        items = await self.screener.ask_each(RevisedItem, inputs, findings, fault_of)
         changed = []
         for identity, item in items.items():
-            self._revisions[identity] += 1
+            self.revisions[identity] += 1
             if not item.keep:
                 self._note(Check.WITHDRAWN, identity, False, findings[identity])
                 self._mark(identity, ElementStatus.DROPPED)
                 continue
             mended = item.model_dump(include=set(_SHOWN))
-            element = replace(self._elements[identity], **mended)
-            self._elements[identity] = element
-            self._changed.add(identity)
+            element = replace(self.current[identity], **mended)
+            self.current[identity] = element
+            self.checked.discard(identity)
             changed.append(element)
         return changed
 
     def _mark(self, identity: str, status: ElementStatus) -> None:
-        self._elements[identity] = replace(self._elements[identity], status=status)
+        self.current[identity] = replace(self.current[identity], status=status)
 
     def _note(
         self,
@@ -163,7 +155,7 @@ class ElementControl:
         passed: bool,
         detail: str,
     ) -> None:
-        number = self._revisions[subject]
+        number = self.revisions[subject]
         noted = ControllerCheck(check, subject, passed, detail[:2000], number)
         self.checks.append(noted)
 

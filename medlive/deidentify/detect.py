@@ -56,13 +56,13 @@ def find_identifiers(text: str, language: str | None) -> list[Identifier]:
         *_others_data(view),
     ]
     # The rules of a language are built when a text first needs them.
-    if view.ascii or _LATIN.search(view.text):
+    if view.text.isascii() or _LATIN.search(view.text):
         from .english import english_names
         from .english_places import english_places
 
         candidates += english_names(view)
         candidates += english_places(view)
-    if not view.ascii and _HAN.search(view.text):
+    if _HAN.search(view.text):
         from .chinese import chinese_names, chinese_places
 
         candidates += chinese_names(view)
@@ -80,32 +80,23 @@ def redact(text: str, language: str | None) -> str:
 
     Repeats until nothing is found: replacing one may expose the next ("Dr. SmithDr. Jones").
     """
-    return redact_part(text, language, 0, len(text))
+    return redact_beginning(text, language, len(text))
 
 
-def redact_part(
-    text: str,
-    language: str | None,
-    start: int,
-    end: int,
-) -> str:
-    """Redact `text[start:end]` as it reads in the whole text: an identifier over an end is replaced as a whole."""
+def redact_beginning(text: str, language: str | None, end: int) -> str:
+    """Redact `text[:end]` as it reads in the whole text: an identifier over its end is replaced as a whole."""
     for _ in range(_ROUNDS):
-        identifiers = []
+        redacted, copied_to = "", 0
         for identifier in find_identifiers(text, language):
-            if identifier.start < end and start < identifier.end:
-                identifiers.append(identifier)
-        if not identifiers:
+            if identifier.start < end:
+                redacted += f"{text[copied_to : identifier.start]}[{identifier.kind}]"
+                copied_to = identifier.end
+        if not copied_to:
             break
-        start = min(start, identifiers[0].start)
-        end = max(end, identifiers[-1].end)
-        redacted, copied_to = "", start
-        for identifier in identifiers:
-            redacted += f"{text[copied_to : identifier.start]}[{identifier.kind}]"
-            copied_to = identifier.end
-        redacted += text[copied_to:end]
-        text, end = text[:start] + redacted + text[end:], start + len(redacted)
-    return text[start:end]
+        rest = max(end, copied_to)
+        redacted += text[copied_to:rest]
+        text, end = redacted + text[rest:], len(redacted)
+    return text[:end]
 
 
 def keyed_handle(handle: str, key: bytes) -> str:

@@ -49,7 +49,6 @@ _STREET = re.compile(
     rf"(?P<suffix>{_SUFFIX})(?![a-z])\.?(?: (?:n|s|e|w|ne|nw|se|sw|north|south|east|west)(?![a-z]))?(?: "
     r"?#? ?\d{1,3}(?= ?,))?"
 )
-_DIGIT = re.compile("[0-9]")
 _NOT_STREET = _words("not streets")
 _UNIT = re.compile(
     r"(?<![a-z])(?:apt|apartment|unit|suite|ste|flat|room|rm|floor|house|plot|door|h\.?|building|bldg|lot"
@@ -143,7 +142,7 @@ def english_places(view: View) -> Candidates:
             else:
                 yield "place", *town.span()
     yield from _cities(view)
-    if _DIGIT.search(text) or (not view.ascii and any(map(str.isdigit, text))):
+    if any(map(str.isdigit, text)):
         yield from _streets(view)
 
 

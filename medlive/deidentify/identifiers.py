@@ -86,7 +86,7 @@ class View:
     Both have the same length; `span` maps their offsets to the original.
     """
 
-    __slots__ = ("_removed", "ascii", "lower", "text")
+    __slots__ = ("_removed", "lower", "text")
 
     def __init__(self, original: str) -> None:
         self._removed = [
@@ -97,7 +97,6 @@ class View:
             text = text.translate(_FOLDED)
             text = _CIRCLED.sub(lambda m: m.group().translate(_CIRCLED_DIGITS), text)
         self.text = text
-        self.ascii = text.isascii()
         lower = text.lower()
         if len(lower) != len(text):
             # "İ" has two characters in lower case: only the first is kept, so that offsets stay the same.

@@ -275,7 +275,7 @@ def _run_kinds(
 
 
 def _spelled_numbers(view: View) -> Candidates:
-    for match in () if view.ascii else _HAN_RUN.finditer(view.text):
+    for match in _HAN_RUN.finditer(view.text):
         written = match.group()
         if _HAN_DIGITS_3.search(written):
             kind = number_kind(
@@ -309,7 +309,7 @@ def _records(view: View) -> Candidates:
         if words := _RECORD_LABEL.search(window):
             identity = words["id"] and not words["id"].startswith("insurance")
             yield "id number" if identity else "record number", start, end
-    for match in () if view.ascii else _NUMBER_ZH.finditer(lower):
+    for match in _NUMBER_ZH.finditer(lower):
         begins = max(0, match.start() - 8)
         label = text[begins : match.start("id")].rstrip(" \t\n:：.#是为=")
         if label.endswith(_IDENTITY_LABELS):

@@ -173,9 +173,6 @@ class Codebook:
         self.digest = digest_json(sorted(matches.items()))
         """The digest of all terms and codes."""
 
-    def __len__(self) -> int:
-        return len(self._terms)
-
     def matches(self, text: str) -> Iterator[TermHit]:
         """Find every term of a text in the order of their ends; they may overlap."""
         flat = _flat(text)

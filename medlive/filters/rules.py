@@ -110,12 +110,8 @@ def posted_before(subject: Subject) -> Outcome:
 
 def _slug(text: str) -> str:
     """Board and tag names as one spelling: `Pre-Medical [ MD ]` and `pre-medical-md.10` → `pre medical md`."""
-    return " ".join(
-        re.sub(r"\.\d+$", "", text.strip().lower())
-        .replace("-", " ")
-        .replace("_", " ")
-        .split()
-    )
+    name = re.sub(r"\.\d+$", "", text.strip().lower())
+    return re.sub(r"[-_\s]+", " ", name).strip()
 
 
 @lru_cache(maxsize=8)
@@ -362,12 +358,11 @@ def reidentification_risk(subject: Subject) -> Outcome:
     kinds: set[str] = set()
     places = False
     for identifier in find_identifiers(text, plans):
-        if identifier.kind == "place":
-            places = True
-        elif identifier.kind != "name":
-            kinds |= {identifier.kind} if identifier.kind in _PERSONAL else set()
-        elif _INTRODUCED.search(text[max(0, identifier.start - 16) : identifier.start]):
-            kinds.add(identifier.kind)
+        kind, start = identifier.kind, identifier.start
+        places = places or kind == "place"
+        before = text[max(0, start - 16) : start]
+        if kind in _PERSONAL and (kind != "name" or _INTRODUCED.search(before)):
+            kinds.add(kind)
     if kinds and places:
         kinds.add("place")
     if len(kinds) < subject.settings.identifier_kinds:

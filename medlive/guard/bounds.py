@@ -51,17 +51,15 @@ HELD_SHOWN = 100
 # Harvested pages and imported files
 
 PAGE_BYTES = 8 * 2**20
-"""A fetched body after decompression, unless `[harvest] max_body_bytes` is set, and markup that is parsed."""
-MOST_PAGE_BYTES = 128 * 2**20
-"""The most that `[harvest] max_body_bytes` may be set to."""
+"""A fetched body after decompression, and markup that is parsed."""
 RECORD_BYTES = 256 * 2**20
 """A record of a WARC file, unpacked: a page with its headers, whatever the settings were when it was fetched."""
 PAGE_DEPTH = 512
 """Elements within each other on a page."""
 PAGE_SECONDS = 180.0
-"""All attempts and redirects of a page together, without waits, unless `[harvest] total_timeout_s` is set."""
+"""All attempts and redirects of a page together, without waits."""
 RETRY_AFTER_S = 600.0
-"""A site's Retry-After that is waited for, unless `[harvest] max_retry_after_s` is set."""
+"""A site's Retry-After that is waited for; after a longer one the host is not asked until then."""
 REDIRECTS = 5
 """Redirects of a page, each to a host of its source, or on the way to a robots.txt (RFC 9309, 2.3.1.2)."""
 LIST_PAGES = 500

@@ -284,19 +284,18 @@ async def _with_criteria(
             source=point.source,
             **values,
         )
-    reviewed, conflicts = list(own), list(rubric.conflicts)
+    if not added:
+        return rubric
+    whole = replace(rubric, criteria=(*own, *added.values()))
+    findings, weighed, contradictions = await review_rubric(
+        drafting.writer, drafting.text, drafting.advice, whole
+    )
     problems: dict[str | None, str] = {}
-    if added:
-        whole = replace(rubric, criteria=(*own, *added.values()))
-        findings, weighed, contradictions = await review_rubric(
-            drafting.writer, drafting.text, drafting.advice, whole
-        )
-        for finding in findings:
-            if finding.fault != "not_direct":
-                problems[finding.criterion] = finding.words
-        # The rubric's own keep their weights.
-        reviewed += [c for c in weighed[len(own) :] if c.id not in problems]
-        conflicts += contradictions
+    for finding in findings:
+        if finding.fault != "not_direct":
+            problems[finding.criterion] = finding.words
+    # The rubric's own keep their weights.
+    reviewed = [*own, *(c for c in weighed[len(own) :] if c.id not in problems)]
     # Room is made by the lightest criteria that earn points and answer nothing asked.
     cut = lightest(reviewed, len(reviewed) - MOST_WRITTEN)
     gone = ids_of(cut)
@@ -311,5 +310,5 @@ async def _with_criteria(
         rubric,
         criteria=numbered(c for c in reviewed if c not in cut),
         omitted=(*rubric.omitted, *omitted),
-        conflicts=tuple(conflicts),
+        conflicts=(*rubric.conflicts, *contradictions),
     )

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Annotated, ClassVar, NamedTuple
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 
-from medlive.curation.agent import Agent, AgentFailure, by_id, check_ids, ids_of
+from medlive.curation.agent import Agent, AgentFailure, ids_of
 from medlive.curation.model import CaseText, Curation, Side
 from medlive.curation.tasks import Reason
 from medlive.curation.validator import Library, cited_passages
@@ -20,7 +20,7 @@ from medlive.errors import CircuitOpen
 from medlive.evidence.passage import Passage
 from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
-from medlive.llm.ask import AtMost40, Loose, ReplyModel
+from medlive.llm.ask import EachItem, Loose, ReplyModel
 
 from .completion import complete_rubric
 from .lint import Finding
@@ -124,30 +124,20 @@ async def make_rubric(
     return MadeRubric(rubric, drafting.lint(rubric), proof)
 
 
-class RulingItem(ReplyModel):
-    """Whether one criterion is needed."""
-
-    criterion_id: str
-    needed: bool
-    basis: Annotated[str, StringConstraints(max_length=200)]
-    """The advice element or passage that makes it needed; empty where it is not."""
-    reason: Reason
-
-    @property
-    def id(self) -> str:
-        """The criterion's."""
-        return self.criterion_id
-
-
-class DefenceReply(ReplyModel):
-    """Whether criteria are needed that answers of known quality speak against.
+class RulingItem(EachItem):
+    """Whether a criterion is needed that answers of known quality speak against.
 
     Inputs: query, narrative, advice [{id, statement}], passages [{id, title, text}], criteria [{id, criterion,
     points, advice_id, likely, doubt [str]}].
     """
 
     task: ClassVar = "rubric.defend"
-    rulings: AtMost40[RulingItem]
+    each: ClassVar = "rulings"
+    id: str = Field(alias="criterion_id")
+    needed: bool
+    basis: Annotated[str, StringConstraints(max_length=200)]
+    """The advice element or passage that makes it needed; empty where it is not."""
+    reason: Reason
 
 
 @dataclass
@@ -188,8 +178,7 @@ class Proving:
             examination = examine(rubric.criteria, probes)
             for finding in (*doubts, *examination.failures):
                 self.findings.append(replace(finding, round=number))
-            hopeless = examination.grader_meets_all or number == MOST_REVISIONS
-            if examination.passed or hopeless:
+            if not examination.failing or number == MOST_REVISIONS:
                 break
             rubric = await self._revise(rubric, probes, examination, doubts)
         figures = examination.figures
@@ -321,12 +310,8 @@ class Proving:
                 return f"{ruling.id}: the reason is empty"
             return None
 
-        def check(reply: DefenceReply) -> str | None:
-            faults = map(fault_of, reply.rulings)
-            return check_ids(reply.rulings, doubted) or next(filter(None, faults), None)
-
-        reply = await self.drafting.reviewer.ask(DefenceReply, inputs, check)
-        return by_id(reply.rulings)
+        reviewer = self.drafting.reviewer
+        return await reviewer.ask_each(RulingItem, inputs, doubted, fault_of)
 
     def _drop(self, rubric: Rubric, doubts: Sequence[ProofFinding]) -> Rubric:
         """The rubric without what the reviewer ruled out, but for what it cannot do without."""

@@ -168,16 +168,10 @@ class Examination:
         return not self.failures
 
     @property
-    def grader_meets_all(self) -> bool:
-        """Whether the grader is at fault, so that no revision would help."""
-        faults = [failure.fault for failure in self.failures]
-        return "grader_meets_all" in faults
-
-    @property
     def failing(self) -> tuple[Probe, ...]:
-        """The answers that the rubric scores wrongly."""
-        faults = {failure.fault for failure in self.failures}
-        return tuple(probe for fault, probe in _SCORED.items() if fault in faults)
+        """The answers that the rubric scores wrongly; none where the grader is at fault."""
+        faults = [failure.fault for failure in self.failures]
+        return tuple(_SCORED[fault] for fault in faults if fault in _SCORED)
 
     @property
     def figures(self) -> Figures:

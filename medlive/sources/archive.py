@@ -22,11 +22,12 @@ from typing import BinaryIO, NamedTuple
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
-from warcio.exceptions import ArchiveLoadFailed
 from warcio.recordbuilder import RecordBuilder
-from warcio.recordloader import ArcWarcRecordLoader
-from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
-from warcio.warcwriter import WARCWriter
+from warcio.statusandheaders import (
+    StatusAndHeaders,
+    StatusAndHeadersParser,
+    StatusAndHeadersParserException,
+)
 
 from medlive.clock import now
 from medlive.errors import MedliveError
@@ -93,7 +94,7 @@ class ArchiveWriter:
         content = "".join(lines).encode("utf-8", "replace")
         moment = _moment(created_at or now())
         about = {"WARC-Date": moment}
-        first = _member("warcinfo", moment + _digest(content), about, b"", content)
+        first = _member("warcinfo", moment + _digest(content), about, content)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Without a buffer, which would be written again, and fail again, when the file is closed.
         self._file: io.FileIO = path.open("xb", buffering=0)
@@ -301,37 +302,25 @@ def _parse_record(
     content: bytes,
 ) -> _Record:
     """Parse an unpacked member and check its digest. Raises ArchiveDamaged."""
+    stream = io.BytesIO(content)
     try:
-        raw = ArcWarcRecordLoader().parse_record_stream(
-            io.BytesIO(content),
-            known_format="warc",
-            no_record_parse=True,
-        )
-        declared = int(raw.rec_headers.get_header("Content-Length"))
-        block = raw.raw_stream.read()
+        headers = StatusAndHeadersParser([_VERSION]).parse(stream)
+        block = stream.read(int(headers.get_header("Content-Length")))
     except (
-        ArchiveLoadFailed,
+        StatusAndHeadersParserException,
         EOFError,
         ValueError,
         TypeError,
-        AttributeError,
     ) as error:
         raise ArchiveDamaged(
             path, f"no record at offset {place.offset}: {error}"
         ) from error
-    kind = str(raw.rec_headers.get_header("WARC-Type"))
-    payload = block if kind == "warcinfo" else block.partition(b"\r\n\r\n")[2]
-    stated = raw.rec_headers.get_header(_digest_header(kind))
-    if len(block) != declared or stated != _digest(payload):
+    if headers.get_header("WARC-Block-Digest") != _digest(block):
         raise ArchiveDamaged(
             path, f"the record at offset {place.offset} does not match its digest"
         )
-    return _Record(place, kind, member, raw.rec_headers, block)
-
-
-def _digest_header(kind: str) -> str:
-    """A record has one digest, of its payload; the first record has no other part. The CRC-32 covers the heads."""
-    return "WARC-Block-Digest" if kind == "warcinfo" else "WARC-Payload-Digest"
+    kind = str(headers.get_header("WARC-Type"))
+    return _Record(place, kind, member, headers, block)
 
 
 def _digest(data: bytes) -> str:
@@ -344,12 +333,14 @@ def _page_member(page: Fetched) -> bytes:
     """Build a page's response record, a gzip member."""
     moment = _moment(page.fetched_at)
     address = quote(page.url, safe=_PRINTABLE, errors="surrogatepass")
-    identity = [page.url, moment, page.status, _digest(page.body), page.form]
+    digest = _digest(page.body)
+    identity = [page.url, moment, page.status, digest, page.form]
     about = {"WARC-Date": moment, "WARC-Target-URI": address}
     if address != page.url:
         about[_URL_HEADER] = json.dumps(page.url)
     if page.form is not None:
         about[_FORM_HEADER] = json.dumps(page.form)
+    about["WARC-Payload-Digest"] = digest
     phrase = responses.get(page.status, "Unknown")
     lines = [f"HTTP/1.1 {page.status} {phrase}"]
     for name, value in page.headers.items():
@@ -357,37 +348,27 @@ def _page_member(page: Fetched) -> bytes:
             lines.append(f"{name}: {_CONTROLS.sub(' ', value).strip()}")
     lines.append(f"content-length: {len(page.body)}\r\n\r\n")
     head = "\r\n".join(lines).encode("utf-8", "replace")
-    return _member("response", json.dumps(identity), about, head, page.body)
+    return _member("response", json.dumps(identity), about, head + page.body)
 
 
 def _member(
     kind: str,
     identity: str,
     about: Mapping[str, str],
-    head: bytes,
-    body: bytes,
+    block: bytes,
 ) -> bytes:
     """Build a gzip member without time or name, so that equal records are equal bytes."""
-    plain = io.BytesIO()
-    writer = WARCWriter(plain, gzip=False, warc_version=_VERSION)
     fields = [
         ("WARC-Type", kind),
         ("WARC-Record-ID", f"<{uuid5(NAMESPACE_URL, identity).urn}>"),
         *about.items(),
-        (_digest_header(kind), _digest(body)),
+        ("WARC-Block-Digest", _digest(block)),
+        ("Content-Type", RecordBuilder.WARC_RECORDS[kind]),
+        ("Content-Length", str(len(block))),
     ]
-    # No address: with one, the HTTP head would be read again and its non-ASCII values rewritten.
-    record = writer.create_warc_record(
-        "",
-        kind,
-        payload=io.BytesIO(head + body),
-        length=len(head) + len(body),
-        warc_content_type=RecordBuilder.WARC_RECORDS[kind],
-        warc_headers=StatusAndHeaders("", fields, protocol=_VERSION),
-    )
-    writer.write_record(record)
+    headers = StatusAndHeaders("", fields, protocol=_VERSION).to_bytes()
     pack = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, 31)
-    return pack.compress(plain.getbuffer()) + pack.flush()
+    return pack.compress(headers + block + b"\r\n\r\n") + pack.flush()
 
 
 def _moment(moment: datetime) -> str:

@@ -122,10 +122,7 @@ def compare(
             if past_n >= LEAST_THREADS or (kind == "count" and name in run):
                 past.append(past_value)
         middle = median(past) if len(past) >= LEAST_RUNS else None
-        collapsed = _collapsed(kind, value, n, middle)
-        if collapsed and kind == "median":
-            # How long threads are differs from week to week more than any share: it must be new besides.
-            collapsed = not _FEWER * min(past) <= value <= 4 * max(past)
+        collapsed = _collapsed(kind, value, n, middle, past)
         compared.append(Compared(name, value, n, middle, collapsed))
     return compared
 
@@ -141,6 +138,7 @@ def _collapsed(
     value: float,
     n: int,
     middle: float | None,
+    past: Sequence[float],
 ) -> bool:
     if kind == "end":
         # Without a history too: a source whose threads mostly fail is not read, however new it is.
@@ -154,7 +152,8 @@ def _collapsed(
     if n < LEAST_THREADS:
         return False
     if kind == "median":
-        return not _FEWER * middle <= value <= 4 * middle
+        # How long threads are differs from week to week more than any share: it must be new.
+        return not _FEWER * min(past) <= value <= 4 * max(past)
     far = value < _FEWER * middle or (middle >= _RULE and value < middle - _MORE)
     return far and _tail(n - round(value * n), n, 1 - min(middle, 0.98)) < CHANCE
 

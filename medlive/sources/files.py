@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
+from medlive.clock import parse_moment
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, first_fault
 from medlive.guard.bounds import IMPORT_LINE_BYTES, THREAD_ID_CHARS
@@ -68,10 +69,13 @@ def _lowered(value: object) -> object:
 
 
 def _moment(value: object) -> object:
-    """An ISO 8601 text as a time, aware where the text names a zone; None for an empty text."""
-    if isinstance(value, str):
-        return datetime.fromisoformat(value.strip()) if value else None
-    return value
+    """An ISO 8601 text as a time in UTC, which one without a zone is taken to be in; None for an empty text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_moment(value.strip()).astimezone(UTC) if value else None
+    except OverflowError as exc:
+        raise ValueError(f"out of range: {value}") from exc
 
 
 _Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
@@ -126,6 +130,8 @@ def read_threads(
     hashes under `handle_key`, except role words. Empty lines and unknown keys are passed over; a future date and
     a thread without messages are kept for the filters to judge. BadInput where the file cannot be read.
     """
+    if assume_posted_at is not None:
+        assume_posted_at = assume_posted_at.astimezone(UTC)
     number = 0
     try:
         with io.BufferedReader(open_given(path), _BLOCK) as handle:
@@ -197,7 +203,7 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
             role=shown.role,
             verified=bool(shown.verified),
             text=shown.text,
-            posted_at=_utc(shown.posted_at),
+            posted_at=shown.posted_at,
             media=tuple(media),
         )
         messages.append(message)
@@ -209,20 +215,10 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
         title=line.title,
         language=(language if language in ("en", "zh") else line.language) or None,
         tags=tuple(filter(None, line.tags)),
-        posted_at=_utc(line.posted_at or assumed),
+        posted_at=line.posted_at or assumed,
         messages=tuple(messages),
     )
     if thread_id:
         return thread
     content = digest_text(thread.digest + line.source).removeprefix("sha256:")[:16]
     return replace(thread, thread_id=f"made-{content}")
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    """The moment in UTC, which one without a zone is taken to be in."""
-    if moment is None:
-        return None
-    try:
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except OverflowError as exc:
-        raise _Malformed("invalid", f"posted_at is out of range: {moment}") from exc

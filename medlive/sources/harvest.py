@@ -36,7 +36,6 @@ from .source import (
     ListEntry,
     Listing,
     NotAThread,
-    Page,
     PageRequest,
     Site,
     SourceError,
@@ -139,7 +138,7 @@ class _Run:
     async def find(self, workers: int) -> None:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
         await self._enqueue(await self.ledger.left_over(), "left over")
-        for first in self.site.listing_requests(self.site.settings.base_url):
+        for first in self.site.listing_requests():
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self.since is None:
@@ -196,22 +195,15 @@ class _Run:
                     continue
                 self.lists_missing = True
                 return
-            listing, events = read
+            events, listing = read
             known = await self.ledger.look_up(
                 [entry.thread_id for entry in listing.entries]
             )
             known_pages = (known_pages + 1) * _is_known(listing, known, state.read_by)
-            finished = known_pages >= KNOWN_PAGES or self._is_last(
-                listing, seen, state.cutoff, number
-            )
-            listed = self._plan_page(
-                key,
-                listing,
-                known,
-                seen,
-                state.cutoff,
-                finished=finished,
-            )
+            is_past = self._is_past(listing, seen, state.cutoff)
+            if is_past or known_pages >= KNOWN_PAGES:
+                listing = Listing(listing.entries)
+            listed = self._plan_page(key, listing, known, seen, state.cutoff)
             seen |= {entry.thread_id for entry in listing.entries}
             await self.ledger.keep(*events, listed)
             await self._enqueue(listed.waiting)
@@ -219,7 +211,7 @@ class _Run:
 
     async def _read_listing(
         self, request: PageRequest, number: int
-    ) -> tuple[Listing, list[HarvestEvent]] | None:
+    ) -> tuple[list[HarvestEvent], Listing] | None:
         """Fetch and parse page `number` of a list; None, with the problem reported, if that failed."""
         page = await self._get(request)
         if page is None:
@@ -233,21 +225,16 @@ class _Run:
             )
             await self._report(problem, fetched_page)
             return None
-        if number < LIST_PAGES or listing.next_page is None:
-            return listing, [fetched_page]
-        message = f"the list has more than {LIST_PAGES} pages; the rest is left out"
-        return listing, [
-            fetched_page,
-            HarvestProblem(page.url, "incomplete", message),
-        ]
+        events: list[HarvestEvent] = [fetched_page]
+        if number == LIST_PAGES and listing.next_page is not None:
+            message = f"the list has more than {LIST_PAGES} pages; the rest is left out"
+            events.append(HarvestProblem(page.url, "incomplete", message))
+            listing = Listing(listing.entries)
+        return events, listing
 
-    def _is_last(
-        self, listing: Listing, seen: set[str], cutoff: datetime | None, number: int
+    def _is_past(
+        self, listing: Listing, seen: set[str], cutoff: datetime | None
     ) -> bool:
-        if listing.next_page is None or number == LIST_PAGES:
-            return True
-        if not listing.entries:
-            return False
         # Rows that are on every page whatever their age do not show how far the list has come; a page without any
         # other row ends a list whose pager always names another page.
         for entry in listing.entries:
@@ -256,7 +243,7 @@ class _Run:
             moment = _activity(entry)
             if not (_is_before(moment, self.since) or _is_before(moment, cutoff)):
                 return False
-        return True
+        return bool(listing.entries)
 
     def _plan_page(
         self,
@@ -265,8 +252,6 @@ class _Run:
         known: Mapping[str, KnownThread],
         seen: set[str],
         cutoff: datetime | None,
-        *,
-        finished: bool,
     ) -> Listed:
         """Decide which threads of a list page to read and which to skip."""
         waiting: dict[str, ListEntry] = {}
@@ -288,7 +273,6 @@ class _Run:
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, reason))
             elif before.page_count is None or not _is_before(_activity(entry), cutoff):
                 waiting[entry.thread_id] = entry
-        following = None if finished else listing.next_page
         # Where `since` ends the list before what earlier runs saw, this run must not stand for what lies between.
         newest = None
         if not _is_before(cutoff, self.since):
@@ -299,9 +283,8 @@ class _Run:
             list_key=key,
             waiting=tuple(waiting.values()),
             skipped=tuple(skipped),
-            next_page=following,
+            next_page=listing.next_page,
             newest_at=newest,
-            finished=finished,
         )
 
     async def _get(
@@ -341,17 +324,14 @@ class _Run:
         self, entry: ListEntry, known: KnownThread, origin: _Origin
     ) -> None:
         """Read all pages of a thread, and store the thread or the problem."""
-        kept = (
-            await self.ledger.kept_pages(entry.thread_id)
-            if origin == "left over"
-            else ()
-        )
-        pages, unsaved = list(kept), list[FetchedPage]()
+        pages, unsaved = list[Fetched](), list[FetchedPage]()
+        if origin == "left over":
+            pages += await self.ledger.kept_pages(entry.thread_id)
         try:
             if not await self._fetch_pages(entry, known, pages, unsaved):
                 return
             thread = parse_with(
-                entry.url, self.site.parse_thread, pages, self.anonymise
+                entry.url, self.site.whole_thread, pages, self.anonymise
             )
         except SourceError as error:
             kind = error.kind
@@ -376,14 +356,11 @@ class _Run:
         if _is_before(thread.posted_at, self.since):
             outcome = HarvestSkipped(entry.url, entry.thread_id, "older_than_since")
         else:
-            first = pages[0]
-            headers = first.headers if isinstance(first, Fetched) else {}
             outcome = HarvestedThread(
                 thread=thread,
                 entry=entry,
                 page_count=len(pages),
-                etag=headers.get("etag"),
-                last_modified=headers.get("last-modified"),
+                headers=pages[0].headers,
             )
         await self.ledger.keep(*unsaved, outcome)
 
@@ -391,7 +368,7 @@ class _Run:
         self,
         entry: ListEntry,
         known: KnownThread,
-        pages: list[Page],
+        pages: list[Fetched],
         unsaved: list[FetchedPage],
     ) -> bool:
         """Fetch the pages of a thread that are missing; False, with the reason stored, if that ends its reading.
@@ -399,15 +376,11 @@ class _Run:
         `pages` gets all of them, `unsaved` the last, which is stored with what becomes of it. Raises LayoutError,
         NotAThread and SourceError.
         """
-        unchanged = known if known.page_count == 1 else _UNKNOWN
-        url = (
-            parse_with(entry.url, self.site.next_page, pages[-1])
-            if pages
-            else entry.url
-        )
-        while url is not None and all(
-            page.url != url for page in pages
-        ):  # a pager may lead in a circle
+        url: str | None = entry.url
+        if pages:
+            url = parse_with(entry.url, self.site.next_page, pages[-1])
+        # A pager may lead in a circle.
+        while url is not None and all(page.url != url for page in pages):
             if len(pages) == THREAD_PAGES:
                 raise IncompleteThread(
                     f"{entry.url} has more than {THREAD_PAGES} pages"
@@ -416,12 +389,9 @@ class _Run:
             await self.ledger.keep(*unsaved)
             unsaved.clear()
             number = len(pages) + 1
-            page = await self._get(
-                PageRequest(url),
-                entry.thread_id,
-                _UNKNOWN if pages else unchanged,
-                number,
-            )
+            # A condition on its first page says nothing of the others.
+            condition = known if number == known.page_count == 1 else _UNKNOWN
+            page = await self._get(PageRequest(url), entry.thread_id, condition, number)
             if page is None:
                 return False
             if page.not_modified:

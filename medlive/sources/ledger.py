@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from medlive.threads.model import Thread
 
-from .source import Fetched, ListEntry, Page, PageRequest, ProblemKind
+from .source import Fetched, ListEntry, PageRequest, ProblemKind
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class Listed:
     """The threads to ask for."""
     skipped: tuple["HarvestSkipped", ...]
     next_page: PageRequest | None
+    """None: the list is read to where it may stop."""
     newest_at: datetime | None
     """The latest activity on the page that is not in the future; None without dates."""
-    finished: bool
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,8 @@ class HarvestedThread:
     thread: Thread
     entry: ListEntry
     page_count: int
-    etag: str | None = None
-    """Of the first page, as last_modified; makes the next harvest's request conditional."""
-    last_modified: str | None = None
+    headers: Mapping[str, str]
+    """Of the first page; etag and last-modified make the next harvest's request conditional."""
 
 
 @dataclass(frozen=True)
@@ -135,5 +134,5 @@ class Ledger(Protocol):
     async def not_listed(self) -> Sequence[ListEntry]:
         """Recent threads that no list of this run has shown: they may be gone."""
 
-    async def kept_pages(self, thread_id: str) -> Sequence[Page]:
+    async def kept_pages(self, thread_id: str) -> Sequence[Fetched]:
         """The pages of a waiting thread that this run has kept already, in order."""

@@ -3,7 +3,7 @@
 import json
 import re
 from calendar import month_abbr
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, NamedTuple
@@ -180,8 +180,7 @@ def _tidy(text: str) -> str:
         # Zero-width and control characters may hide white space from `split`.
         text = clean(text).replace("\u200b", "").replace("\ufeff", "")
         lines = [" ".join(part.split()) for part in text.split("\n")]
-    text = "\n".join(lines)
-    return (_NEWLINES.sub("\n\n", text) if "\n\n\n" in text else text).strip()
+    return _NEWLINES.sub("\n\n", "\n".join(lines)).strip()
 
 
 def line(node: LexborNode | None) -> str:
@@ -189,7 +188,7 @@ def line(node: LexborNode | None) -> str:
     if node is None:
         return ""
     text = " ".join(node.text(separator=" ").split())
-    return text if text.isprintable() else " ".join(clean(text).split())
+    return " ".join(clean(text).split())
 
 
 def required(
@@ -201,7 +200,7 @@ def required(
     for selector in selectors:
         if (node := scope.css_first(selector)) is not None:
             return node
-    raise LayoutError(page.url, " or ".join(selectors))
+    raise LayoutError(page, " or ".join(selectors))
 
 
 def classes(node: LexborNode) -> list[str]:
@@ -223,14 +222,13 @@ def linked_threads(
     tree: LexborHTMLParser,
     selector: str,
     path: re.Pattern[str],
-    title: Callable[[LexborNode], str],
 ) -> tuple[ListEntry, ...]:
     """Return the threads that the anchors of a list lead to, by the first group of their address's pattern."""
     entries: dict[str, ListEntry] = {}
     for anchor in tree.css(selector):
         url = link(page, anchor.attributes.get("href")) or ""
         if match := path.search(url):
-            entries.setdefault(match[1], ListEntry(url, match[1], title(anchor)))
+            entries.setdefault(match[1], ListEntry(url, match[1]))
     return tuple(entries.values())
 
 
@@ -299,18 +297,10 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
         year, month, day, hour, minute, second, offset = match.groups()
         if hour is None:
             return datetime(int(year), int(month), int(day), tzinfo=UTC)
-        local = datetime(
-            int(year),
-            int(month),
-            int(day),
-            int(hour),
-            int(minute),
-            int(second or 0),
-            tzinfo=zone,
-        )
-        if offset is None:
-            return local
-        return datetime.fromisoformat(local.replace(tzinfo=None).isoformat() + offset)
+        date = f"{int(year):04}-{int(month):02}-{int(day):02}"
+        time = f"{int(hour):02}:{int(minute):02}:{int(second or 0):02}{offset or ''}"
+        local = datetime.fromisoformat(f"{date}T{time}")
+        return local if offset else local.replace(tzinfo=zone)
     name, day, year = match.groups()
     month = _MONTHS.index(name[:3].lower())
     return datetime(int(year), month, int(day), tzinfo=UTC)

@@ -60,12 +60,13 @@ class LayoutError(SourceError):
 
     def __init__(
         self,
-        url: str,
+        page: "Page | str",
         looked_for: str,
         *,
         found: str | None = None,
     ) -> None:
-        """`looked_for` names the expected markup, `found` what the page has instead."""
+        """`looked_for` names the expected markup, `found` what the page (or what is at an address) has instead."""
+        url = page if isinstance(page, str) else page.url
         seen = f", found {found}" if found else ""
         super().__init__(
             f"{url}: no layout fits: looked for {looked_for}{seen}",
@@ -101,9 +102,6 @@ class Page:
     """The address that answered, after redirects."""
     body: bytes
     """Decompressed."""
-    content_type: str = ""
-    """The Content-Type header; empty if absent."""
-    status: int = 200
     form: tuple[tuple[str, str], ...] | None = None
     """The form that was posted to get it, so that a list can ask for its next page."""
 
@@ -133,7 +131,7 @@ class Page:
 class Fetched(Page):
     """A page with its headers and time, as it was answered or as an archive has it."""
 
-    content_type: str = field(init=False)
+    status: int = 200
     headers: Mapping[str, str] = field(hash=False)
     """Names in lower case; an answer's: content-type, content-language, etag, last-modified, date."""
     fetched_at: datetime
@@ -142,9 +140,6 @@ class Fetched(Page):
     not_modified: bool = False
     """Whether the request was conditional and the page is unchanged; `body` is empty then."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "content_type", self.headers.get("content-type", ""))
-
 
 @dataclass(frozen=True)
 class ListEntry:
@@ -152,7 +147,6 @@ class ListEntry:
 
     url: str
     thread_id: str
-    title: str
     posted_at: datetime | None = None
     """When the thread was opened, if the list shows it."""
     last_post_at: datetime | None = None
@@ -241,7 +235,7 @@ class Site(ABC):
         return self.allowed_hosts if host in self.allowed_hosts else frozenset({host})
 
     @abstractmethod
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """The first page of every list to read."""
 
     @abstractmethod
@@ -254,15 +248,19 @@ class Site(ABC):
 
     @abstractmethod
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
-        """The whole thread from all its pages in order.
+        """The thread from its pages in order.
 
         Raises LayoutError for markup that does not fit, IncompleteThread for missing pages and NotAThread
         for a page that is whole but holds no discussion.
         """
 
-    def parse_first_page(self, page: Page, anonymise: Anonymiser) -> Thread:
-        """What a thread's first page shows of it, whatever follows. Raises what `parse_thread` raises."""
-        return self.parse_thread([page], anonymise)
+    def whole_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
+        """What `parse_thread` gives. Raises also IncompleteThread where another page follows the last."""
+        if following := self.next_page(pages[-1]):
+            raise IncompleteThread(
+                f"{pages[-1].url} is followed by {following}, which is missing"
+            )
+        return self.parse_thread(pages, anonymise)
 
     def build_thread(
         self,

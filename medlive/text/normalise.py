@@ -48,7 +48,6 @@ _UNUSUAL = re.compile(
     r"[\u0370-\u1cff\u3041-\u30ff\u3131-\u318e\u31f0-\u31ff\ua4d0-\ud7af\ufb1d-\ufefe]"
 )
 _LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?")
-_ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _MARKED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _THOUSANDS = re.compile(r",[0-9]{3}(?![0-9])")
 _SAMPLE = 20_000
@@ -172,9 +171,6 @@ def dominant_language(text: str) -> Language:
     sample = text[:_SAMPLE]
     if "://" in sample:
         sample = _ADDRESS.sub(" ", sample)
-    if sample.isascii():
-        words = _ASCII_WORD.findall(sample.lower())
-        return _latin_language(words) if words else "unknown"
     latin = _LATIN_WORD.findall(sample)
     han = _characters(_HAN, sample)
     kana = other = 0

@@ -8,7 +8,7 @@ from medlive.deidentify.detect import (
     Identifier,
     find_identifiers,
     redact,
-    redact_part,
+    redact_beginning,
 )
 from medlive.text.normalise import dominant_language, normalise
 
@@ -51,16 +51,12 @@ def thread_language(thread: Thread) -> str:
     What patients and verified physicians write decides, then the patients' words alone, then everybody's; where none
     of it says, the source's word counts, as for the filters.
     """
-    patients: list[str] = []
-    shown: list[str] = []
-    for message in thread.messages:
-        if message.role == "patient":
-            patients.append(message.text)
-        if message.role == "patient" or message.is_advice_source:
-            shown.append(message.text)
+    patients = [m for m in thread.messages if m.role == "patient"]
+    shown = [m for m in thread.messages if m.role == "patient" or m.is_advice_source]
     language = "unknown"
-    for texts in (shown, patients, [m.text for m in thread.messages]):
-        language = dominant_language("\n".join([thread.title, *texts]))
+    for messages in (shown, patients, thread.messages):
+        texts = [thread.title, *(message.text for message in messages)]
+        language = dominant_language("\n".join(texts))
         if language in LANGUAGES:
             return language
     is_declared = language == "unknown" and thread.language in LANGUAGES
@@ -89,7 +85,7 @@ def deidentified_beginning(text: str, after: str, language: str) -> str:
     """
     body = normalise(text)
     tail = _gap(text, after) + normalise(after) if after else ""
-    return redact_part(body + tail, language, 0, len(body))
+    return redact_beginning(body + tail, language, len(body))
 
 
 def _gap(left: str, right: str) -> str:

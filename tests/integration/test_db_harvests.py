@@ -45,7 +45,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def entry(number: int, *, active: datetime | None = NOON) -> ListEntry:
-    return ListEntry(f"https://forum.example/t/{number}", str(number), "", None, active)
+    return ListEntry(f"https://forum.example/t/{number}", str(number), None, active)
 
 
 def page(
@@ -80,7 +80,7 @@ async def listed(
 ) -> None:
     newest = max((e.last_post_at for e in entries if e.last_post_at), default=None)
     following = None if finished else PageRequest("https://forum.example/?page=2")
-    event = Listed("list", entries, (), following, newest, finished)
+    event = Listed("list", entries, (), following, newest)
     async with database.begin() as session:
         await frontier.save_listed(session, SOURCE, run.run_id, "list", entries)
         await harvests.save_cursor(session, run.run_id, event)
@@ -462,7 +462,7 @@ async def test_a_takedown_takes_the_address_out_of_what_was_said_of_it(
     url = "https://sdn.test/'咳\\"
     said = f'in 2026.W10 its pages stopped fitting: "{url}": no layout'
     async with database.begin() as session:
-        entry = ListEntry(url, "7", "a title", None, None)
+        entry = ListEntry(url, "7")
         await frontier.save_listed(session, SOURCE, run.run_id, "list", [entry])
         step = PipelineRunRow(
             command="scheduler harvest sdn",
@@ -498,7 +498,7 @@ async def test_a_list_is_kept_whatever_ids_it_shows(
     database: Database, odd: str
 ) -> None:
     run = await start(database, "2026.W10")
-    entries = [ListEntry(f"u{i}", i, "", None, None) for i in ("1", odd)]
+    entries = [ListEntry(f"u{i}", i) for i in ("1", odd)]
     skipped = {odd: ("u", "bad_id")}
     async with database.begin() as session:
         await frontier.save_listed(

@@ -33,7 +33,7 @@ def url_of(thread_id: str) -> str:
 
 
 def entry(thread_id: str) -> ListEntry:
-    return ListEntry(url_of(thread_id), thread_id, "", None, NOON)
+    return ListEntry(url_of(thread_id), thread_id, None, NOON)
 
 
 def page(thread_id: str) -> FetchedPage:
@@ -48,7 +48,7 @@ def read(asked_as: str, thread_id: str) -> HarvestedThread:
     thread = Thread(
         SOURCE, thread_id, url_of(thread_id), "Cough", "en", (), NOON, (message,)
     )
-    return HarvestedThread(thread, entry(asked_as), 1)
+    return HarvestedThread(thread, entry(asked_as), 1, {})
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Work:
 
     async def listed(self, *thread_ids: str) -> None:
         await self.ledger.keep(
-            Listed("list", tuple(map(entry, thread_ids)), (), None, NOON, finished=True)
+            Listed("list", tuple(map(entry, thread_ids)), (), None, NOON)
         )
 
     async def rows(self, query: str) -> list[tuple[object, ...]]:

@@ -13,7 +13,7 @@ from medlive.sources.ledger import (
     Listed,
     ListState,
 )
-from medlive.sources.source import REFUSALS, ListEntry, Page, PageRequest
+from medlive.sources.source import REFUSALS, Fetched, ListEntry, PageRequest
 
 
 class Killed(Exception):
@@ -29,7 +29,7 @@ class MemoryLedger:
     unlisted: list[ListEntry] = field(default_factory=list)
     events: list[HarvestEvent] = field(default_factory=list)
     waiting: dict[str, ListEntry] = field(default_factory=dict)
-    pages: dict[str, list[Page]] = field(default_factory=dict)
+    pages: dict[str, list[Fetched]] = field(default_factory=dict)
     die_after: int | None = None
     """Events after which keeping fails, as a kill would end it."""
 
@@ -51,7 +51,7 @@ class MemoryLedger:
                     else None
                 )
                 self.lists[event.list_key] = ListState(
-                    finished=event.finished,
+                    finished=event.next_page is None,
                     next_page=PageRequest(following.url) if following else None,
                     cutoff=self.lists.get(event.list_key, ListState()).cutoff,
                 )
@@ -94,5 +94,5 @@ class MemoryLedger:
     async def not_listed(self) -> Sequence[ListEntry]:
         return self.unlisted
 
-    async def kept_pages(self, thread_id: str) -> Sequence[Page]:
+    async def kept_pages(self, thread_id: str) -> Sequence[Fetched]:
         return self.pages.get(thread_id, [])

@@ -24,7 +24,7 @@ class Sample:
 
     def pages(self) -> list[Page]:
         return [
-            Page(url, (PAGES / self.site / name).read_bytes(), "text/html")
+            Page(url, (PAGES / self.site / name).read_bytes())
             for name, url in zip(self.files, self.urls, strict=True)
         ]
 

@@ -57,7 +57,7 @@ async def save_pages(
             thread_id=event.thread_id,
             page_number=event.number,
             body_digest=digest_bytes(page.body),
-            content_type=page.content_type or None,
+            content_type=page.headers.get("content-type") or None,
             etag=page.headers.get("etag"),
             last_modified=page.headers.get("last-modified"),
             form=None if page.form is None else list(map(list, page.form)),

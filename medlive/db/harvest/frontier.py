@@ -197,4 +197,4 @@ async def unsettle(session: Session, run_id: int) -> None:
 
 
 def _entry(entry: Any) -> ListEntry:
-    return ListEntry(entry.url, entry.thread_id, "", entry.posted_at, entry.active_at)
+    return ListEntry(entry.url, entry.thread_id, entry.posted_at, entry.active_at)

@@ -168,7 +168,7 @@ async def save_cursor(session: Session, run_id: int, listed: Listed) -> None:
         key=listed.list_key,
         next=next_url,
         newest=listed.newest_at,
-        finished=listed.finished,
+        finished=listed.next_page is None,
     )
 
 

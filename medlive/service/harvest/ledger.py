@@ -43,7 +43,7 @@ from medlive.sources.ledger import (
     ListState,
     Place,
 )
-from medlive.sources.source import ListEntry, Page
+from medlive.sources.source import Fetched, ListEntry
 from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 
@@ -112,7 +112,7 @@ class PostgresLedger:
             frontier.take_not_listed, self.source, self.run.run_id, self.overlap
         )
 
-    async def kept_pages(self, thread_id: str) -> Sequence[Page]:
+    async def kept_pages(self, thread_id: str) -> Sequence[Fetched]:
         """The pages of a waiting thread that this run has kept already, in order."""
         async with self.database.begin() as session:
             after = await frontier.reading_began(session, self.source, thread_id)
@@ -300,8 +300,8 @@ class PostgresLedger:
                         FrontierRow(
                             thread_id=entry.thread_id,
                             state=FrontierState.READ,
-                            etag=event.etag,
-                            last_modified=event.last_modified,
+                            etag=event.headers.get("etag"),
+                            last_modified=event.headers.get("last-modified"),
                             page_count=event.page_count,
                             posted_at=thread.posted_at,
                             fields=thread_fields(thread),

@@ -128,7 +128,7 @@ def _reread(
         pages = [read_page(folder / str(p.path), p.place) for p in reading.pages]
         done.counts["pages"] += len(pages)
         anonymise = partial(keyed_handle, key=key)
-        thread = parse_with(pages[0].url, site.parse_thread, pages, anonymise)
+        thread = parse_with(pages[0].url, site.whole_thread, pages, anonymise)
         check_harvested(thread)
     except ArchiveDamaged as error:
         done.damaged.add(error.path)

@@ -105,8 +105,8 @@ async def check_page(
         async with Fetcher(fetch_settings(settings)) as fetcher:
             page: Page = await fetcher.fetch(url, site)
     else:
-        page = Page(url, body, "text/html")
-    thread = site.parse_first_page(page, lambda handle: keyed_handle(handle, key))
+        page = Page(url, body)
+    thread = site.parse_thread([page], lambda handle: keyed_handle(handle, key))
     content = thread.content()
     messages = content["messages"]
     fields: dict[str, Any] = {}

@@ -274,7 +274,7 @@ async def examine_sites(settings: Settings) -> Diagnoses:
         for name, site in select_sources(settings, []).items():
             subject = f"site {name}"
             table = f"[sources.{name}] in sources.toml"
-            lists = site.listing_requests(site.settings.base_url)
+            lists = site.listing_requests()
             if not lists:
                 yield Diagnosis(
                     "bad",

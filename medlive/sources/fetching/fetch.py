@@ -5,7 +5,7 @@ import random
 import re
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +15,7 @@ import httpx2
 
 from medlive.clock import now, parse_retry_after
 from medlive.errors import ConfigError
-from medlive.guard.bounds import REDIRECTS
+from medlive.guard.bounds import PAGE_BYTES, PAGE_SECONDS, REDIRECTS, RETRY_AFTER_S
 from medlive.guard.http import (
     AddressRefused,
     guarded_client,
@@ -48,6 +48,10 @@ _CONTENT_TYPES = (
     "text/plain",
 )
 """What a page may be; other kinds are not read."""
+ATTEMPT_SECONDS = 60.0
+"""Most seconds for one attempt, from the connection to the last byte."""
+MOST_FAILURES = 5
+"""Pages in a row that a host may fail (time-outs, connections, 429 and 5xx) before it is given up."""
 _MAX_BACKOFF_S = 120.0
 """The longest wait before another attempt."""
 _CONNECTIONS = 64
@@ -83,12 +87,12 @@ class _Request:
 
     url: str
     site: Site
-    left_s: float
-    """The seconds left for all its attempts."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
     form: tuple[tuple[str, str], ...] | None = None
     for_robots: bool = False
     """Whether it is for a robots.txt, which no robots.txt forbids and which may have any content type."""
+    left_s: float = field(default_factory=lambda: PAGE_SECONDS)
+    """The seconds left for all its attempts."""
 
 
 class Fetcher(AbstractAsyncContextManager["Fetcher"]):
@@ -148,7 +152,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             if value and _VALIDATOR.fullmatch(value)
         }
         self.counts["conditional"] += bool(headers)
-        request = _Request(url, site, self._settings.total_timeout_s, headers, form)
+        request = _Request(url, site, headers, form)
         page = await self._follow(request)
         unchanged = page.status == 304 and bool(request.headers)
         if not (200 <= page.status < 300 or unchanged):
@@ -170,9 +174,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         async with host.robots_turn:
             if host.robots is None:
                 address, name = urljoin(url, "/robots.txt"), host_of(url)
-                request = _Request(
-                    address, site, self._settings.total_timeout_s, for_robots=True
-                )
+                request = _Request(address, site, for_robots=True)
                 try:
                     response = await self._follow(request)
                     host.robots = read_robots(
@@ -201,11 +203,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 return response
             request.url = _redirect_target(request, response)
             # A moment says nothing of the page that an address leads to since then; a tag names its very content.
-            request.headers = {
-                name: value
-                for name, value in request.headers.items()
-                if name != "If-Modified-Since"
-            }
+            request.headers.pop("If-Modified-Since", None)
         raise _failed(request.url, "redirect", f"more than {REDIRECTS} redirects")
 
     def _host(self, url: str, site: Site) -> _Host:
@@ -262,8 +260,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             if not self._may_retry(reason, failures, request):
                 # A host that failed too many pages in a row is given up; a failure of the page alone shows it alive.
                 host.failures = host.failures + 1 if reason in OUTAGES else 0
-                most = self._settings.max_host_failures
-                if host.failures >= most and host.stopped is None:
+                if host.failures >= MOST_FAILURES and host.stopped is None:
                     host.stopped = FetchError(
                         failure.url,
                         f"the host failed {host.failures} pages in a row, the last with: {failure.cause}; it is not"
@@ -283,11 +280,10 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         self, reason: FetchReason, failures: Counter[FetchReason], request: _Request
     ) -> bool:
         """Whether another attempt is within the page's and the run's bounds."""
-        most = self._settings.retry_budget.get(reason)
         return (
             request.left_s > 0
             and failures[reason] <= self._settings.retries.get(reason, 0)
-            and (most is None or self.counts[f"retried_{reason}"] < most)
+            and self.counts[f"retried_{reason}"] < OUTAGES.get(reason, 0)
         )
 
     async def _wait_for_turn(
@@ -304,7 +300,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             if host.robots is not None:
                 interval = max(interval, host.robots.interval_s)
             wait = host.next_at - loop.time()
-            if wait > max(self._settings.max_retry_after_s, interval):
+            if wait > max(RETRY_AFTER_S, interval):
                 cause = f"the host asked to be left alone for another {wait:.0f} s"
                 if was_asked:
                     raise _failed(request.url, "rate_limited", cause)
@@ -318,14 +314,10 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         loop = asyncio.get_running_loop()
         started = loop.time()
         url = request.url
-        limit = min(self._settings.attempt_timeout_s, request.left_s)
+        limit = min(ATTEMPT_SECONDS, request.left_s)
         if limit <= 0:
-            total = self._settings.total_timeout_s
-            raise _failed(
-                url,
-                "timeout",
-                f"attempts and redirects took over {total:g} s in all",
-            )
+            cause = f"attempts and redirects took over {PAGE_SECONDS:g} s in all"
+            raise _failed(url, "timeout", cause)
         try:
             address = httpx2.URL(url)
             names = {address.host.lower(), address.raw_host.decode("ascii").lower()}
@@ -376,7 +368,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 if "/" in kind and not known:
                     cause = f"content type {kind[:80]} is not a page"
                     raise _failed(request.url, "content_type", cause)
-            return await _read(request.url, response, self._settings.max_body_bytes)
+            return await _read(request.url, response, PAGE_BYTES)
         if response.status_code >= 400:
             with suppress(FetchError, TimeoutError, httpx2.TransportError):
                 async with asyncio.timeout(min(_GLANCE_S, seconds / 2)):

@@ -9,12 +9,6 @@ from protego import Protego
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
-from medlive.guard.bounds import (
-    MOST_PAGE_BYTES,
-    PAGE_BYTES,
-    PAGE_SECONDS,
-    RETRY_AFTER_S,
-)
 from medlive.sources.source import ProblemKind, SourceError
 
 PRODUCT = "medlive"
@@ -37,13 +31,13 @@ FetchReason = Literal[
 ]
 """Why a page could not be had; retries are bounded for each by itself."""
 
-OUTAGES = (
-    "timeout",
-    "connection",
-    "server_error",
-    "rate_limited",
-)
-"""Failures of a host rather than of a page."""
+OUTAGES: Mapping[FetchReason, int] = {
+    "timeout": 30,
+    "connection": 30,
+    "server_error": 60,
+    "rate_limited": 20,
+}
+"""Failures of a host rather than of a page, and the attempts after the first that a whole run has for each."""
 
 
 class FetchError(SourceError):
@@ -79,32 +73,15 @@ class FetchSettings(BaseModel):
     """Whether this machine's own addresses may be asked, as the demonstration and tests do."""
     concurrency_per_host: int = Field(default=1, ge=1, le=16)
     """Requests to one host at once."""
-    attempt_timeout_s: float = Field(default=60.0, gt=0)
-    """Most seconds for one attempt, from the connection to the last byte."""
-    total_timeout_s: float = Field(default=PAGE_SECONDS, gt=0)
-    """Most seconds that all attempts and redirects of one page may take together, without the waits between."""
-    max_body_bytes: int = Field(default=PAGE_BYTES, gt=0, le=MOST_PAGE_BYTES)
-    """Most bytes of a body, counted after decompression."""
     retries: Mapping[FetchReason, int] = {
         "timeout": 2,
         "connection": 2,
         "server_error": 3,
         "rate_limited": 2,
     }
-    """Attempts after the first, for each reason; a reason not named is not retried."""
-    retry_budget: Mapping[FetchReason, int] = {
-        "timeout": 30,
-        "connection": 30,
-        "server_error": 60,
-        "rate_limited": 20,
-    }
-    """Attempts after the first in the whole run, for each reason; one not named has no bound but the page's."""
-    max_host_failures: int = Field(default=5, ge=1)
-    """Pages in a row that a host may fail (time-outs, connections, 429 and 5xx) before it is given up."""
+    """Attempts after the first, for each reason; one not named is not retried."""
     backoff_s: float = Field(default=2.0, ge=0)
     """The first wait before another attempt; it doubles each time, and half of it is random."""
-    max_retry_after_s: float = Field(default=RETRY_AFTER_S, ge=0)
-    """The longest Retry-After that is waited for; after a longer one the host is not asked until then."""
 
     @property
     def user_agent(self) -> str:

@@ -47,10 +47,10 @@ class Dxy(Site):
         stop_statuses=frozenset({403, 429}),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """Each section."""
         return [
-            PageRequest(f"{base_url}/questions/{board}?page_index=1")
+            PageRequest(f"{self.settings.base_url}/questions/{board}?page_index=1")
             for board in self.settings.boards
         ]
 
@@ -58,14 +58,10 @@ class Dxy(Site):
         """The questions of a section page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         entries = reading.linked_threads(
-            page,
-            tree,
-            "div.content-list > a",
-            _QUESTION_PATH,
-            lambda a: reading.readable(a).text.partition("\n")[0],
+            page, tree, "div.content-list > a", _QUESTION_PATH
         )
         if not entries:
-            raise LayoutError(page.url, "div.content-list > a to /question/<id>")
+            raise LayoutError(page, "div.content-list > a to /question/<id>")
         return Listing(entries, reading.following_list_page(page, tree, "page_index"))
 
     def parse_thread(
@@ -77,7 +73,7 @@ class Dxy(Site):
         page = only_page(pages)
         path = _QUESTION_PATH.search(page.url)
         if path is None:
-            raise LayoutError(page.url, "an address /question/<id>")
+            raise LayoutError(page, "an address /question/<id>")
         tree = reading.parse(page)
         state = _state(tree)
         turns = _turns(page, tree, state)
@@ -90,7 +86,7 @@ class Dxy(Site):
         )
         if not title:
             raise LayoutError(
-                page.url, "question.title, h1.question-title or disease.title"
+                page, "question.title, h1.question-title or disease.title"
             )
         stated = reading.stated_moment(
             _value(state, "question", "createTime"), reading.CHINA
@@ -157,22 +153,20 @@ def _turns(
         for dialog in dialogs:
             content = _value(dialog, "content")
             if not isinstance(content, str) or "type" not in dialog:
-                raise LayoutError(page.url, "type and content in every questionDialog")
+                raise LayoutError(page, "type and content in every questionDialog")
             read = reading.readable(reading.parse(content).body)
             if not read.text and not read.media:
-                raise LayoutError(page.url, "content in every questionDialog")
+                raise LayoutError(page, "content in every questionDialog")
             moment = reading.stated_moment(dialog.get("createTime"), reading.CHINA)
             turns.append(_turn(read, moment, by_patient=not dialog["type"]))
         if (shown_turns := len(tree.css(f"{_DIALOGS} .dialog-content"))) > len(turns):
             raise LayoutError(
-                page.url,
-                f"{shown_turns} turns in questionDialog",
-                found=str(len(turns)),
+                page, f"{shown_turns} turns in questionDialog", found=str(len(turns))
             )
     else:
         turns = _turns_of_markup(page, tree)
     if not turns[0].asks:
-        raise LayoutError(page.url, "the patient's turn first")
+        raise LayoutError(page, "the patient's turn first")
     if all(turn.asks for turn in turns):
         raise NotAThread(f"{page.url}: no doctor has answered")
     return turns
@@ -193,7 +187,7 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[Posted]:
     bubbles = area.css(".dialog-content") if area is not None else []
     if area is None or not bubbles:
         raise LayoutError(
-            page.url, f"window.$$data.questionDialog or {_DIALOGS} .dialog-content"
+            page, f"window.$$data.questionDialog or {_DIALOGS} .dialog-content"
         )
     turns = []
     for bubble in bubbles:
@@ -204,7 +198,7 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[Posted]:
         read = reading.readable(bubble)
         if len(themes) != 1 or not (read.text or read.media):
             raise LayoutError(
-                page.url,
+                page,
                 ".theme-white or .theme-dark around a .dialog-content with content",
             )
         turns.append(_turn(read, None, by_patient="theme-dark" in themes))
@@ -215,7 +209,7 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[Posted]:
         len(area.css(".theme-white, .theme-dark")) > len(bubbles)
         or max(map(len, stray)) > _MAX_STRAY_LINE
     ):
-        raise LayoutError(page.url, f"{_DIALOGS} .dialog-content around every turn")
+        raise LayoutError(page, f"{_DIALOGS} .dialog-content around every turn")
     return turns
 
 
@@ -239,7 +233,7 @@ def _doctor(
     name = _field(state, "doctor", "nickname") or _field(state, "doctor", "name")
     if not name:
         raise LayoutError(
-            page.url, ".doctor-info > .doctor-detail or the page state's doctor"
+            page, ".doctor-info > .doctor-detail or the page state's doctor"
         )
     return (
         name,

@@ -43,24 +43,21 @@ class Icliniq(Site):
 
     defaults = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """All questions, or each topic that the settings name."""
         paths = [f"/{board}" for board in self.settings.boards] or [""]
-        return [PageRequest(f"{base_url}/qa{path}?page=1") for path in paths]
+        return [
+            PageRequest(f"{self.settings.base_url}/qa{path}?page=1") for path in paths
+        ]
 
     def parse_listing(self, page: Page) -> Listing:
         """The questions of a list page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         for selector in _ROWS:
-            if entries := reading.linked_threads(
-                page,
-                tree,
-                selector,
-                _QUESTION_PATH,
-                reading.line,
-            ):
+            entries = reading.linked_threads(page, tree, selector, _QUESTION_PATH)
+            if entries:
                 return Listing(entries, reading.following_list_page(page, tree, "page"))
-        raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
+        raise LayoutError(page, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
 
     def parse_thread(
         self,
@@ -74,7 +71,7 @@ class Icliniq(Site):
         stated = next((d for d in discussions if d.kind == "Question"), None)
         path = _QUESTION_PATH.search(page.url)
         if path is None:
-            raise LayoutError(page.url, "an address /qa/<topic>/<question>")
+            raise LayoutError(page, "an address /qa/<topic>/<question>")
         title, posts = _discussion(page, tree, stated)
         # The day that the page says it was published on; its structured data's where it does not say.
         match = _PUBLISHED.search(reading.readable(tree.body).text)
@@ -105,9 +102,7 @@ def _discussion(
         answers = sum(not post.asks for post in posts)
         if stated is not None and len(stated.replies) > answers:
             raise LayoutError(
-                page.url,
-                f"{len(stated.replies)} div.answerDiv",
-                found=f"{answers}",
+                page, f"{len(stated.replies)} div.answerDiv", found=f"{answers}"
             )
         title = reading.required(page, tree, ["h1.article-details-heading", "h1"])
         return reading.line(title), posts
@@ -116,7 +111,7 @@ def _discussion(
         or not stated.whole
         or not all(reply.author for reply in stated.replies)
     ):
-        raise LayoutError(page.url, "div.articleConDiv or a whole JSON-LD QAPage")
+        raise LayoutError(page, "div.articleConDiv or a whole JSON-LD QAPage")
     posts = [_asked(reading.Readable(stated.opening.text, ()))]
     for reply in stated.replies:
         text = reading.Readable(reply.text, ())
@@ -137,14 +132,14 @@ def _posts(page: Page, container: LexborNode) -> list[Posted]:
             text, media = reading.readable(block)
             text = _LABEL.sub("", text)
             if not (text or media):
-                raise LayoutError(page.url, "text in div.qContent")
+                raise LayoutError(page, "text in div.qContent")
             posts.append(_asked(reading.Readable(text, media)))
         else:
             posts.append(_answer(page, block, doctor, specialty))
     if not posts or not posts[0].asks:
-        raise LayoutError(page.url, "div.qContent before any div.answerDiv")
+        raise LayoutError(page, "div.qContent before any div.answerDiv")
     if all(post.asks for post in posts):
-        raise LayoutError(page.url, "div.answerDiv")
+        raise LayoutError(page, "div.answerDiv")
     _check_strays(page, container)
     return posts
 
@@ -168,10 +163,10 @@ def _answer(
 ) -> Posted:
     answer = reading.readable(block.css_first(".ansExtCon"))
     if not answer.text:
-        raise LayoutError(page.url, "text in div.answerDiv .ansExtCon")
+        raise LayoutError(page, "text in div.answerDiv .ansExtCon")
     doctor = reading.line(block.css_first(".doctor-name")) or doctor
     if not doctor:
-        raise LayoutError(page.url, "p.doctor-name of every div.answerDiv")
+        raise LayoutError(page, "p.doctor-name of every div.answerDiv")
     own_specialty = reading.line(block.css_first(".doctor-spec"))
     return _answered(doctor, answer, own_specialty or specialty)
 
@@ -182,13 +177,11 @@ def _check_strays(page: Page, container: LexborNode) -> None:
         container, skip_classes=frozenset(["qContent", "answerDiv"])
     ).text
     if _ANY_LABEL.search(stray):
-        raise LayoutError(page.url, "div.qContent around every patient's query")
+        raise LayoutError(page, "div.qContent around every patient's query")
     if len(container.css(".ansExtCon")) > len(
         container.css("div.answerDiv .ansExtCon")
     ):
-        raise LayoutError(page.url, "div.answerDiv around every .ansExtCon")
+        raise LayoutError(page, "div.answerDiv around every .ansExtCon")
     lengths = [len(text) for text in stray.split("\n") if not _PUBLISHED.search(text)]
     if max(lengths, default=0) > _MAX_STRAY_LINE or sum(lengths) > _MAX_STRAY_TEXT:
-        raise LayoutError(
-            page.url, "div.qContent or div.answerDiv around every message"
-        )
+        raise LayoutError(page, "div.qContent or div.answerDiv around every message")

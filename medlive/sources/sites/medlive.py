@@ -58,10 +58,13 @@ class Medlive(Site):
         verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """The front page of each branch, which carries the token that its list request repeats."""
-        query = [urlencode({"branch": board}) for board in self.settings.boards]
-        return [PageRequest(f"{base_url}/new/?{branch}") for branch in query]
+        fronts = []
+        for board in self.settings.boards:
+            query = urlencode({"branch": board})
+            fronts.append(PageRequest(f"{self.settings.base_url}/new/?{query}"))
+        return fronts
 
     def parse_listing(self, page: Page) -> Listing:
         """The rows of a list answer; a front page has none and leads to the first. Raises LayoutError."""
@@ -70,14 +73,14 @@ class Medlive(Site):
         try:
             answer = json.loads(page.text, strict=False)
         except (ValueError, RecursionError) as error:
-            raise LayoutError(page.url, "a JSON answer") from error
+            raise LayoutError(page, "a JSON answer") from error
         data = answer.get("data") if isinstance(answer, dict) else None
         rows = data.get("data") if isinstance(data, dict) else None
         if not isinstance(rows, list):
-            raise LayoutError(page.url, "data.data[] in the JSON answer")
+            raise LayoutError(page, "data.data[] in the JSON answer")
         entries = tuple(filter(None, (_row(page, row) for row in rows)))
         if rows and not entries:
-            raise LayoutError(page.url, "title and url in data.data[]")
+            raise LayoutError(page, "title and url in data.data[]")
         following = None
         # An answer of fewer rows than asked for is the last.
         if len(rows) >= _PAGE_SIZE:
@@ -105,7 +108,7 @@ class Medlive(Site):
         body = reading.required(page, tree, [".content_body"])
         case = reading.readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
         if not title or not (case.text or case.media):
-            raise LayoutError(page.url, "text in .title_cms and .content_body")
+            raise LayoutError(page, "text in .title_cms and .content_body")
         _check_strays(page, tree, body)
         comments = self._comments(page, tree)
         author = reading.required(page, tree, [".info_cms a.color_888", "a.color_888"])
@@ -114,7 +117,7 @@ class Medlive(Site):
         opening = opening._replace(asks=True)
         outcome = list(map(reading.readable, tree.css(".case_result")[:1]))
         if not all(read.text for read in outcome):
-            raise LayoutError(page.url, "text in .case_result")
+            raise LayoutError(page, "text in .case_result")
         if not outcome and not comments:
             raise NotAThread(
                 f"{page.url}: an article without an outcome and without comments"
@@ -134,7 +137,7 @@ class Medlive(Site):
         tags = map(reading.line, tree.css(".tag_cms a"))
         thread_id = _thread_id(page.url)
         if thread_id is None:
-            raise LayoutError(page.url, "a case's number in the address")
+            raise LayoutError(page, "a case's number in the address")
         return self.build_thread(
             thread_id,
             page.url,
@@ -153,11 +156,7 @@ class Medlive(Site):
             items = [node for node in area.iter() if node.tag == "dl"]
             stated = area.attributes.get("data-count") or ""
             if stated.isascii() and stated.isdigit() and int(stated) != len(items):
-                raise LayoutError(
-                    page.url,
-                    f"{stated} .inc_c > dl",
-                    found=str(len(items)),
-                )
+                raise LayoutError(page, f"{stated} .inc_c > dl", found=str(len(items)))
             for item in items:
                 read |= {node.mem_id for node in (item, *item.css(_COMMENT_PARTS))}
                 comments += self._comment(page, item)
@@ -166,7 +165,7 @@ class Medlive(Site):
                 node.css_first("dd > a") and node.css_first("dd > span")
             )
             if is_comment and node.mem_id not in read:
-                raise LayoutError(page.url, ".inc_c > dl around every comment")
+                raise LayoutError(page, ".inc_c > dl around every comment")
         return comments
 
     def _comment(self, page: Page, item: LexborNode) -> Iterator[_Entry]:
@@ -178,14 +177,14 @@ class Medlive(Site):
             or "com_return" in reading.classes(parts[1])
         ):
             raise LayoutError(
-                page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2"
+                page, ".inc_c > dl with a user's link in dd 1 and text in dd 2"
             )
         date = next(filter(None, map(_date, parts[0].css("span"))), None)
         words = _words(page, parts[1], ".inc_c > dl > dd 2")
         yield self._entry(page, anchor, words, date)
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
-            raise LayoutError(page.url, "a .com_user for every .com_user_say")
+            raise LayoutError(page, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
             words = _words(page, reply, ".com_user_say")
             yield self._entry(page, user, words, None)
@@ -200,7 +199,7 @@ class Medlive(Site):
         """What a person wrote, by their link and the site's mark of a certified physician that may follow it."""
         handle = reading.line(anchor)
         if not handle:
-            raise LayoutError(page.url, "a name in a user's link")
+            raise LayoutError(page, "a name in a user's link")
         mark = None
         for beside in takewhile(lambda n: n.tag != "a", reading.following(anchor)):
             for node in (beside, *beside.css("[title], [alt], i, em, span")):
@@ -231,7 +230,7 @@ def _words(page: Page, node: LexborNode, selector: str) -> reading.Readable:
     """What a comment says, without the replies below it. Raises LayoutError for none."""
     read = reading.readable(node, skip_classes=frozenset(["com_return"]))
     if not (read.text or read.media):
-        raise LayoutError(page.url, f"text in {selector}")
+        raise LayoutError(page, f"text in {selector}")
     return read
 
 
@@ -243,9 +242,7 @@ def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
         if sibling.mem_id in known or sibling.css_first(_HEAD) is not None:
             if stray is not None:
                 raise LayoutError(
-                    page.url,
-                    ".case_result after .content_body",
-                    found=f"<{stray.tag}>",
+                    page, ".case_result after .content_body", found=f"<{stray.tag}>"
                 )
         elif stray is None and len(reading.readable(sibling).text) > _MAX_STRAY_TEXT:
             stray = sibling
@@ -255,7 +252,7 @@ def _first_list(page: Page) -> PageRequest:
     """The first list request of a front page, with the token that the page gives every visitor."""
     parts = urlsplit(page.url)
     if not _LIST_PATH.search(parts.path):
-        raise LayoutError(page.url, "the front page /new/")
+        raise LayoutError(page, "the front page /new/")
     token = reading.parse(page).css_first('meta[name="csrf-token"]')
     form = (
         ("branch", dict(parse_qsl(parts.query)).get("branch", "")),
@@ -287,12 +284,7 @@ def _row(page: Page, row: Any) -> ListEntry | None:
     if url is None or thread_id is None or not isinstance(title, str):
         return None
     posted_at = reading.stated_moment(row.get("inputtime"), reading.CHINA)
-    return ListEntry(
-        url,
-        thread_id,
-        reading.line(reading.parse(title).body),
-        posted_at,
-    )
+    return ListEntry(url, thread_id, posted_at)
 
 
 def _article_date(tree: LexborHTMLParser) -> datetime | None:

@@ -77,16 +77,16 @@ class Sdn(Site):
         verified_labels=("attending", "resident", "fellow"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self) -> Sequence[PageRequest]:
         """Each board in the order of its threads' last posts, so that late replies are seen."""
         order = "?order=last_post_date&direction=desc"
         return [
-            PageRequest(f"{base_url}/forums/{board}/{order}")
+            PageRequest(f"{self.settings.base_url}/forums/{board}/{order}")
             for board in self.settings.boards
         ]
 
     def parse_listing(self, page: Page) -> Listing:
-        """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
+        """The rows of a board; a label beside a title may be a link too. Raises LayoutError."""
         tree = reading.parse(page)
         entries = []
         for row in tree.css(".structItem--thread"):
@@ -95,13 +95,10 @@ class Sdn(Site):
             url = link(page, anchors[0].attributes.get("href")) if anchors else None
             path = _THREAD_PATH.search(url or "")
             if url is None or path is None:
-                raise LayoutError(
-                    page.url, ".structItem-title a to /threads/<slug>.<id>/"
-                )
+                raise LayoutError(page, ".structItem-title a to /threads/<slug>.<id>/")
             entry = ListEntry(
                 url=url,
                 thread_id=path[1],
-                title=reading.line(anchors[0]),
                 posted_at=_moment(row.css_first(".structItem-startDate time")),
                 last_post_at=_moment(row.css_first("time.structItem-latestDate")),
             )
@@ -109,14 +106,14 @@ class Sdn(Site):
         template = _template(tree)
         # A thread lists similar threads below its posts, and is no list.
         if "thread_view" in template or (not entries and "forum_view" not in template):
-            raise LayoutError(page.url, ".structItem--thread", found=template or None)
+            raise LayoutError(page, ".structItem--thread", found=template or None)
         following = _next_url(page, tree, _page_number(page, tree))
         others = (
             '.structItemContainer .structItem, .p-body-content a[href*="/threads/"]'
         )
         if not entries and (following or tree.css_first(others) is not None):
             raise LayoutError(
-                page.url,
+                page,
                 ".structItem--thread",
                 found="a board that is not empty without any",
             )
@@ -132,25 +129,8 @@ class Sdn(Site):
         pages: Sequence[Page],
         anonymise: Anonymiser,
     ) -> Thread:
-        """The whole thread. The opener asks: only other people's posts can be verified advice."""
-        if pages and (following := read_page(pages[-1]).following) is not None:
-            raise IncompleteThread(
-                f"{pages[-1].url} is followed by {following}, which is missing"
-            )
-        return self._parse_pages(pages, anonymise)
-
-    def parse_first_page(self, page: Page, anonymise: Anonymiser) -> Thread:
-        """The first page's posts, although others follow."""
-        return self._parse_pages([page], anonymise)
-
-    def _parse_pages(
-        self,
-        pages: Sequence[Page],
-        anonymise: Anonymiser,
-    ) -> Thread:
+        """The thread. The opener asks: only other people's posts can be verified advice."""
         read_pages = list(map(read_page, pages))
-        if not pages:
-            raise IncompleteThread("expected at least one page of the thread")
         first = read_pages[0]
         by_id: dict[str, tuple[int | None, Posted]] = {}
         # Pages of one thread, in order from its first
@@ -202,12 +182,12 @@ def read_page(page: Page) -> ThreadPage:
     tree = reading.parse(page)
     if "thread_view" not in (template := _template(tree)):
         raise LayoutError(
-            page.url, "html#XF of template thread_view", found=template or None
+            page, "html#XF of template thread_view", found=template or None
         )
     articles = _articles(page, tree)
     posts = dict(_post(page, article) for article in articles)
     if len(posts) < len(articles):
-        raise LayoutError(page.url, "a number of its own for every post")
+        raise LayoutError(page, "a number of its own for every post")
     heading = reading.required(page, tree, ["h1.p-title-value"])
     names = map(reading.line, tree.css(".p-breadcrumbs [itemprop=name]"))
     boards = [name for name in names if name.lower() not in ("home", "forums")]
@@ -247,7 +227,7 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
         if node.mem_id not in repeated:
             articles.append(node)
     if not articles:
-        raise LayoutError(page.url, "article.message--post")
+        raise LayoutError(page, "article.message--post")
     known = {node.mem_id for node in (*articles, *repeats)}
     for mark in tree.css('.message-userContent, [data-content^="post-"]'):
         outer: LexborNode | None = mark
@@ -255,7 +235,7 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
             outer = outer.parent
         if outer is None:
             raise LayoutError(
-                page.url,
+                page,
                 "article.message--post around every post",
                 found=f"<{mark.tag}> outside",
             )
@@ -272,7 +252,7 @@ def _post(
     post_id = stated.rpartition("post-")[2]
     if not (post_id.isascii() and post_id.isdigit()):
         raise LayoutError(
-            page.url, 'article.message--post with data-content or id "…post-<number>"'
+            page, 'article.message--post with data-content or id "…post-<number>"'
         )
     author = reading.clean(
         attributes.get("data-author")
@@ -280,9 +260,7 @@ def _post(
     )
     if not author:
         raise LayoutError(
-            page.url,
-            ".message-name",
-            found=f"post {post_id} without an author",
+            page, ".message-name", found=f"post {post_id} without an author"
         )
     text, media = _written(page, article)
     status = reading.line(article.css_first("[data-field=current_status] li")) or None
@@ -301,7 +279,7 @@ def _written(page: Page, article: LexborNode) -> reading.Readable:
     body = (contents[0] if contents else article).css_first(".bbWrapper")
     if len(contents) > 1 or body is None:
         raise LayoutError(
-            page.url, "one .message-userContent with a .bbWrapper in every post"
+            page, "one .message-userContent with a .bbWrapper in every post"
         )
     text, media = reading.readable(body, skip_classes=_NOT_WRITTEN)
     kinds = dict.fromkeys(media)
@@ -339,7 +317,7 @@ def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str
     )
     if match is None:
         raise LayoutError(
-            page.url,
+            page,
             "a thread's number in html[data-content-key], link[rel=canonical] or address",
         )
     return match[1]
@@ -358,7 +336,7 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
     if (following := tree.css_first(_FOLLOWING)) is not None:
         if url := link(page, following.attributes.get("href")):
             return url
-        raise LayoutError(page.url, f"an address in {_FOLLOWING}")
+        raise LayoutError(page, f"an address in {_FOLLOWING}")
     # The pager may change its classes: the page after this one is still named in a link outside the posts.
     address_part = f"/page-{number + 1}"
     if address_part.encode() not in page.body:

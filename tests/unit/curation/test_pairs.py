@@ -78,9 +78,7 @@ async def outcome(
     screening, judging = (
         Agent(engine, [], pair["language"]) for engine in (screener, judge)
     )
-    control = ElementControl(
-        thread_of(pair), [element], screener=screening, judge=judging
-    )
+    control = ElementControl(thread_of(pair), {element.id: element}, screening, judging)
     await control.run(judged=False)
     await control.run(judged=True)
     return control.elements[0].status

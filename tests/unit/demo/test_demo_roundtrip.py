@@ -77,7 +77,9 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
 
         known = {
             event.entry.thread_id: KnownThread(
-                event.etag, event.last_modified, event.page_count
+                event.headers.get("etag"),
+                event.headers.get("last-modified"),
+                event.page_count,
             )
             for event in harvested.values()
         }

@@ -290,7 +290,7 @@ def url_record(url: bytes) -> bytes:
         "WARC-Date": "2026-11-23T00:00:00Z",
         "Content-Length": str(len(block)),
     }
-    about["WARC-Payload-Digest"] = warc._digest(b"x")
+    about["WARC-Block-Digest"] = warc._digest(block)
     head = "".join(f"{name}: {value}\r\n" for name, value in about.items()).encode()
     return gzip.compress(
         b"WARC/1.1\r\n"

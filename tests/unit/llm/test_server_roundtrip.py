@@ -24,7 +24,7 @@ from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.llm.wire import JSON_MODES, JsonMode
 from medlive.rubric.completion import CompleteReply, MatchItem
-from medlive.rubric.make import ClassifyReply, DefenceReply
+from medlive.rubric.make import ClassifyReply, RulingItem
 from medlive.rubric.review import ReviewReply
 from medlive.rubric.write import RubricReply
 
@@ -54,7 +54,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.complete": (RUBRIC, CompleteReply),
     "rubric.match": (RUBRIC, each_reply(MatchItem)),
     "rubric.classify": (RUBRIC, ClassifyReply),
-    "rubric.defend": (RUBRIC, DefenceReply),
+    "rubric.defend": (RUBRIC, each_reply(RulingItem)),
     "grader.criterion": ("medlive.grader", GradeReply),
     "grader.rubric": ("medlive.grader", RubricGradeReply),
     "grader.answers": ("medlive.grader", GradedAnswersReply),

@@ -47,8 +47,8 @@ class Board(Site):
     defaults = SourceSettings(base_url=BASE, min_interval_s=0)
     allowed_hosts = frozenset({"board.example"})
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
-        return [PageRequest(f"{base_url}/list/1")]
+    def listing_requests(self) -> Sequence[PageRequest]:
+        return [PageRequest(f"{self.settings.base_url}/list/1")]
 
     def parse_listing(self, page: Page) -> Listing:
         told = json.loads(page.body)
@@ -56,7 +56,6 @@ class Board(Site):
             ListEntry(
                 f"{BASE}/t/{i}/1",
                 i,
-                "",
                 None,
                 datetime.fromisoformat(at) if at else None,
             )
@@ -190,7 +189,7 @@ class WeekLedger(MemoryLedger):
                     i, KnownThread(met_by=self.store.week)
                 ).met_by
                 self.store.known[i] = KnownThread(
-                    event.etag, None, event.page_count, met_by=met
+                    event.headers.get("etag"), None, event.page_count, met_by=met
                 )
                 self.store.stored[i] = [m.text for m in event.thread.messages]
                 self.store.gone.discard(i)

@@ -294,7 +294,7 @@ def test_no_flipped_byte_goes_unseen(tmp_path: Path) -> None:
     [
         b"post number 1",
         b"HTTP/1.1 200",
-        b"WARC-Payload-Digest: sha1:",
+        b"WARC-Block-Digest: sha1:",
         b"WARC/1.1",
         b"Content-Length: ",
     ],

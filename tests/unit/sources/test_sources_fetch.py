@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from medlive.errors import ConfigError
+from medlive.sources.fetching import fetch
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     FetchError,
@@ -82,12 +83,16 @@ async def community() -> AsyncIterator[Community]:
         yield served
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "ATTEMPT_SECONDS", 2.0)
+
+
 def quick(**changes: Any) -> FetchSettings:
     return FetchSettings(
         **{
             "allow_loopback": True,
             "backoff_s": 0.001,
-            "attempt_timeout_s": 2.0,
             **changes,
         }
     )
@@ -108,7 +113,7 @@ async def test_a_page_comes_with_an_honest_name_and_robots_is_asked_once(
             got = await fetcher.fetch(community.base + "/a", community.site())
     assert (got.status, got.body, got.not_modified) == (200, PAGE.encode(), False)
     assert got.headers["etag"] == '"v1"'
-    assert got.content_type.startswith("text/html")
+    assert got.headers["content-type"].startswith("text/html")
     assert got.fetched_at.tzinfo is not None
     assert [path for path, _ in community.asked].count("/robots.txt") == 1
     assert community.asked[0][0] == "/robots.txt"
@@ -213,8 +218,9 @@ async def test_temporary_failures_are_retried_within_their_own_bound(
 
 @pytest.mark.thorough
 async def test_retry_after_is_waited_for_or_respected_without_asking(
-    community: Community,
+    community: Community, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetch, "RETRY_AFTER_S", 5)
     answers = iter([text("", 429, **{"Retry-After": "1"}), text(PAGE)])
 
     async def limited(request: web.Request) -> web.StreamResponse:
@@ -222,7 +228,7 @@ async def test_retry_after_is_waited_for_or_respected_without_asking(
 
     community.pages["/limited"] = limited
     community.pages["/long"] = text("", 503, **{"Retry-After": "9999"})
-    async with Fetcher(quick(max_retry_after_s=5)) as fetcher:
+    async with Fetcher(quick()) as fetcher:
         await fetcher.fetch(community.base + "/limited", community.site())
         first, second = [
             moment for path, moment in community.asked if path == "/limited"
@@ -384,8 +390,9 @@ async def test_a_pinned_connection_still_names_its_host_to_tls() -> None:
 
 
 async def test_a_bomb_is_cut_off_inside_a_chunk_and_several_members_are_one_body(
-    community: Community,
+    community: Community, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetch, "PAGE_BYTES", 1_000_000)
     bomb = gzip.compress(b"<p>" + b"0" * 50_000_000)
     members = gzip.compress(PAGE.encode()) + gzip.compress(b"<!-- second member -->")
 
@@ -399,7 +406,7 @@ async def test_a_bomb_is_cut_off_inside_a_chunk_and_several_members_are_one_body
         return answer
 
     community.pages.update({"/bomb": packed(bomb), "/members": packed(members)})
-    async with Fetcher(quick(max_body_bytes=1_000_000, retries={})) as fetcher:
+    async with Fetcher(quick(retries={})) as fetcher:
         tracemalloc.start()
         error = await failure(fetcher, community.base + "/bomb", community.site())
         peak = tracemalloc.get_traced_memory()[1]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from medlive.guard.http import may_connect
+from medlive.sources.fetching import fetch
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     FetchError,
@@ -119,12 +120,16 @@ async def server() -> AsyncIterator[Server]:
             await writer.wait_closed()
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "MOST_FAILURES", 99)
+
+
 def quick(**changes: object) -> FetchSettings:
     values: dict[str, object] = {
         "allow_loopback": True,
         "backoff_s": 0.0,
         "retries": {},
-        "max_host_failures": 99,
     }
     return FetchSettings.model_validate({**values, **changes})
 
@@ -221,13 +226,14 @@ HOSTILE: dict[str, tuple[Answer, FetchReason]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_answer_ends_within_its_bounds(
-    server: Server, name: str
+    server: Server, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, reason = HOSTILE[name]
     patient = reason != "timeout"
     server.answers |= {"/h": answer, "/h?again": answer}
-    settings = quick(max_body_bytes=1_000_000, attempt_timeout_s=60 if patient else 0.4)
-    async with Fetcher(settings) as fetcher:
+    monkeypatch.setattr(fetch, "PAGE_BYTES", 1_000_000)
+    monkeypatch.setattr(fetch, "ATTEMPT_SECONDS", 60 if patient else 0.4)
+    async with Fetcher(quick()) as fetcher:
         with pytest.raises(FetchError) as caught:
             await fetcher.fetch(server.url("/h"), server.site)
         assert caught.value.reason == reason, caught.value
@@ -272,10 +278,11 @@ async def test_an_odd_answer_is_still_read(server: Server, name: str) -> None:
     ],
 )
 async def test_a_403_stops_the_host_even_when_its_body_never_comes(
-    server: Server, answer: Answer
+    server: Server, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answers["/b"] = answer
-    async with Fetcher(quick(attempt_timeout_s=2)) as fetcher:
+    monkeypatch.setattr(fetch, "ATTEMPT_SECONDS", 2)
+    async with Fetcher(quick()) as fetcher:
         for path in ("/b", "/other"):
             with refused("blocked"):
                 await fetcher.fetch(server.url(path), server.site)
@@ -283,7 +290,9 @@ async def test_a_403_stops_the_host_even_when_its_body_never_comes(
 
 
 @pytest.mark.thorough
-async def test_all_attempts_of_a_page_have_one_limit_of_time(server: Server) -> None:
+async def test_all_attempts_of_a_page_have_one_limit_of_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.answers["/drip"] = endless(_HEAD + b"\r\n", b"x", 0.02)
 
     async def late(writer: asyncio.StreamWriter) -> None:
@@ -291,10 +300,9 @@ async def test_all_attempts_of_a_page_have_one_limit_of_time(server: Server) -> 
         await response(b"", 302, Location="/late")(writer)
 
     server.answers["/late"] = late
-    settings = quick(
-        attempt_timeout_s=0.4, total_timeout_s=0.6, retries={"timeout": 50}
-    )
-    async with Fetcher(settings) as fetcher:
+    monkeypatch.setattr(fetch, "ATTEMPT_SECONDS", 0.4)
+    monkeypatch.setattr(fetch, "PAGE_SECONDS", 0.6)
+    async with Fetcher(quick(retries={"timeout": 50})) as fetcher:
         with pytest.raises(FetchError) as caught:
             await fetcher.fetch(server.url("/drip"), server.site)
         assert caught.value.reason == "timeout"
@@ -305,11 +313,14 @@ async def test_all_attempts_of_a_page_have_one_limit_of_time(server: Server) -> 
         assert server.count("/late") <= 3
 
 
-async def test_retries_have_a_budget_for_the_whole_run(server: Server) -> None:
+async def test_retries_have_a_budget_for_the_whole_run(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.answers |= {"/5xx": response(b"", 502), "/reset": raw(b"", reset=True)}
     budget = {"server_error": 3, "connection": 1}
     retries = {"server_error": 2, "connection": 2}
-    async with Fetcher(quick(retries=retries, retry_budget=budget)) as fetcher:
+    monkeypatch.setattr(fetch, "OUTAGES", budget)
+    async with Fetcher(quick(retries=retries)) as fetcher:
         for path, attempts in (
             ("/5xx", 3),
             ("/5xx", 5),
@@ -325,13 +336,16 @@ async def test_retries_have_a_budget_for_the_whole_run(server: Server) -> None:
         } == budget
 
 
-async def test_a_host_that_fails_page_after_page_is_given_up(server: Server) -> None:
+async def test_a_host_that_fails_page_after_page_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "MOST_FAILURES", 3)
     server.answers |= {
         "/5xx": response(b"", 500),
         "/gone": response(b"", 404),
         "/reset": raw(b"", reset=True),
     }
-    async with Fetcher(quick(max_host_failures=3)) as fetcher:
+    async with Fetcher(quick()) as fetcher:
         for path in (
             "/5xx",
             "/reset",
@@ -568,16 +582,16 @@ ROBOTS: dict[str, tuple[Answer, RobotsState, bool]] = {
 
 @pytest.mark.parametrize("name", ROBOTS)
 async def test_each_kind_of_robots_is_decided_and_kept(
-    server: Server, name: str
+    server: Server, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, state, allowed = ROBOTS[name]
     server.answers |= {"/robots.txt": answer}
     for hop in range(1, 5):
         server.answers[f"/hop{hop}"] = response(b"", 302, Location=f"/hop{hop + 1}")
     server.answers["/hop5"] = response(b"User-agent: medlive\nDisallow: /p")
-    async with Fetcher(
-        quick(max_body_bytes=1_000_000, attempt_timeout_s=0.5 if name == "late" else 60)
-    ) as fetcher:
+    monkeypatch.setattr(fetch, "PAGE_BYTES", 1_000_000)
+    monkeypatch.setattr(fetch, "ATTEMPT_SECONDS", 0.5 if name == "late" else 60)
+    async with Fetcher(quick()) as fetcher:
         for _ in range(2):
             if allowed:
                 await fetcher.fetch(server.url("/p"), server.site)

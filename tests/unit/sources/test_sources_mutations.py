@@ -40,10 +40,7 @@ RENDER = {
 
 def saved(name: str) -> list[Page]:
     folder = PAGES / name.partition("-")[0]
-    return [
-        Page(url, (folder / file).read_bytes(), "text/html")
-        for url, file in SAVED[name]
-    ]
+    return [Page(url, (folder / file).read_bytes()) for url, file in SAVED[name]]
 
 
 def rendered(site: str) -> list[Page]:
@@ -59,7 +56,6 @@ def rendered(site: str) -> list[Page]:
         Page(
             "https://demo.example" + thread.path,
             RENDER[site](thread).encode(),
-            "text/html",
         )
     ]
 
@@ -74,7 +70,7 @@ def pages_of(case: str) -> list[Page]:
 def read(case: str, pages: list[Page]) -> Thread | None:
     """The thread, or None for a typed error; anything else fails the test."""
     try:
-        return build_site(case.partition("-")[0]).parse_thread(
+        return build_site(case.partition("-")[0]).whole_thread(
             pages, lambda handle: f"h:{handle}"
         )
     except (LayoutError, NotAThread):
@@ -98,7 +94,7 @@ def elements(page: Page) -> Iterator[tuple[LexborHTMLParser, LexborNode]]:
 
 
 def changed(pages: list[Page], tree: LexborHTMLParser) -> list[Page]:
-    return [Page(pages[0].url, (tree.html or "").encode(), "text/html"), *pages[1:]]
+    return [Page(pages[0].url, (tree.html or "").encode()), *pages[1:]]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -174,7 +170,6 @@ def test_attributes_in_another_order_and_other_quotes(case: str) -> None:
         Page(
             p.url,
             re.sub(r"<(\w+)((?:\s+[\w-]+=\"[^\"]*\")+)\s*>", turned, p.text).encode(),
-            p.content_type,
         )
         for p in pages
     ]
@@ -314,8 +309,7 @@ def test_mutation_table(
     site = build_site(case.partition("-")[0])
     whole = site.parse_thread(pages, str)
     mutated = [
-        Page(p.url, re.sub(pattern, by, p.text, flags=re.S).encode(), p.content_type)
-        for p in pages
+        Page(p.url, re.sub(pattern, by, p.text, flags=re.S).encode()) for p in pages
     ]
     assert mutated[0].body != pages[0].body, "the mutation must hit"
     if isinstance(expected, type):
