@@ -15,14 +15,10 @@ from pydantic import (
 
 from .evidence.encoders.table import EncoderModel
 from .guard.trust import is_loopback
-from .llm.registry import Amount, Candidate, Endpoint, Price
+from .llm.registry import Amount, Calls, Candidate, Positive, Price, RoleEndpoint
 
-DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
-
-Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
-Calls = Annotated[int, Field(ge=1, le=1024)]
 Part = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -31,20 +27,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class RoleSettings(Endpoint):
+class RoleSettings(RoleEndpoint):
     """The engine of a role."""
 
     engine: Literal["rules", "recorded", "openai"] = "rules"
     """An OpenAI-compatible endpoint, a file of recorded replies, or rules in code, whose cases are not publishable."""
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
-    concurrency: Calls = 32
-    """Most concurrent calls; roles with the same base_url and key share the largest limit."""
-    json_mode: Literal["schema", "object", "none"] = "schema"
-    """How JSON is requested first; if the endpoint refuses, the next looser mode is used."""
-    timeout_s: Positive = 120.0
-    """Seconds after which a request is given up."""
-    max_retries: Annotated[int, Field(ge=0, le=20)] = 5
-    """How often a request that failed is sent again."""
     # Whether replies that name another model than `model` are accepted
     allow_unpinned: bool = False
     # None for the model's price under `prices`; unknown without either
@@ -114,7 +102,7 @@ class EvidenceSection(_Section):
     """How evidence is searched (docs/evidence.md)."""
 
     models: Path | None = None
-    """A folder with one folder per model, searched before MEDLIVE_HOME/models."""
+    """The folder with one folder per model; None for MEDLIVE_HOME/models."""
     encoders: dict[Literal["en", "zh", "all"], str] = {}
     """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
     own_encoders: dict[str, EncoderModel] = {}

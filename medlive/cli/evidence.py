@@ -17,7 +17,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
 from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.manifest import IndexManifest, RerankerEntry, read_manifest
-from medlive.evidence.passage import Hit, Query
+from medlive.evidence.passage import Hit
 from medlive.evidence.plan import plan_index
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import encoder_settings, index_path
@@ -176,7 +176,7 @@ def search(
         settings=encoder_settings(settings),
         retriever=retriever or settings.evidence.retriever,
     )
-    query = Query(*phrases)
+    query = tuple(phrases)
     (hits,) = wait_for(opened.search([query], k=k, not_after=day))
     manifest = read_manifest(folder)
     value = fields_of(opened.identity, ("retriever", "dense", "index_digest")) | {
@@ -213,7 +213,7 @@ async def _search_online(
         )
     async with aclosing(retriever):
         (hits,) = await retriever.search(
-            [Query(*phrases)],
+            [tuple(phrases)],
             k=k,
             not_after=day,
         )

@@ -310,7 +310,6 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
 def _write_manifest(out: Path, manifest: IndexManifest) -> None:
     with whole_file(out / MANIFEST) as handle:
         handle.write((manifest.model_dump_json(indent=1) + "\n").encode())
-    sync(out)
 
 
 def _remove_leftovers(out: Path) -> None:

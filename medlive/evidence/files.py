@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from medlive.integrity.folder import sync
 from medlive.integrity.log import writing
 
 
@@ -20,5 +21,6 @@ def whole_file(place: Path) -> Iterator[BinaryIO]:
                 handle.flush()
                 os.fsync(handle.fileno())
             part.replace(place)
+            sync(place.parent)
     finally:
         part.unlink(missing_ok=True)

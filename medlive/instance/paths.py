@@ -26,8 +26,7 @@ def encoder_settings(settings: Settings) -> EncoderSettings:
     """Where encoder models are searched for, and how they are run."""
     evidence = settings.evidence
     return EncoderSettings(
-        home=settings.home,
-        models=evidence.models,
+        models=evidence.models or settings.home / "models",
         device=evidence.device,
         batch=evidence.batch,
         own=evidence.own_encoders,

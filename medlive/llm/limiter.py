@@ -9,8 +9,10 @@ import asyncio
 import time
 from collections import deque
 
-from .circuit import Circuit, CircuitStore, circuit_key, circuit_name
-from .wire import Ended, JsonMode
+from medlive.guard.circuit import Circuit, CircuitStore, circuit_key, circuit_name
+
+from .registry import JsonMode
+from .wire import Ended
 
 START = 16  # The limit at first, where more is allowed
 GROWTH = 3.0  # Added for each answer before the first cut, while somebody waits

@@ -119,10 +119,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def own(models: Path, tmp_path_factory: pytest.TempPathFactory) -> EncoderSettings:
     """Settings without a cache."""
-    return EncoderSettings(
-        home=tmp_path_factory.mktemp("home"),
-        models=models,
-    )
+    return EncoderSettings(models)
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.index import open_index, verify_index
-from medlive.evidence.passage import Query
 from medlive.evidence.plan import plan_index
 from tests.support.real_encoders import missing, serve_e5, unpack_minilm
 
@@ -48,7 +47,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncoderSettin
     minilm = unpack_minilm(tmp_path_factory.mktemp("models") / "minilm")
     with serve_e5() as e5:
         yield EncoderSettings(
-            home=tmp_path_factory.mktemp("home"),
+            models=tmp_path_factory.mktemp("models"),
             own={
                 "minilm": EncoderModel(query=str(minilm), languages=("en",)),
                 "e5": e5,
@@ -88,8 +87,8 @@ def test_each_language_is_found_by_its_meaning(
     retriever = open_index(index, settings=settings)
     # None of the words is in the passage that is meant.
     queries = [
-        Query("my child wheezes and cannot get enough air"),
-        Query("脚趾突然又肿又痛怎么办"),
+        ("my child wheezes and cannot get enough air",),
+        ("脚趾突然又肿又痛怎么办",),
     ]
     english, chinese = asyncio.run(retriever.search(queries, k=1))
     assert english[0].passage.title == "Asthma"
@@ -126,7 +125,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 corpus, folder, model = map(Path, sys.argv[1:])
 own = {"minilm": EncoderModel(query=str(model), languages=("en",))}
-settings = EncoderSettings(home=folder.parent, own=own, by_language={"all": "minilm"})
+settings = EncoderSettings(folder.parent, own=own, by_language={"all": "minilm"})
 vectors.SHARD = 8
 plan = plan_index(folder, (), settings)
 def step(passages):
@@ -302,6 +301,6 @@ def test_an_encoder_that_does_not_know_chinese_spoils_no_chinese_search(
     assert weights["zh"].weight < 1
     retriever = open_index(tmp_path / "index", settings=own)
     titles = [row["title"] for row in rows]
-    hits = asyncio.run(retriever.search([Query(title) for title in titles], k=1))
+    hits = asyncio.run(retriever.search([(title,) for title in titles], k=1))
     found = sum(hit[0].passage.title == t for hit, t in zip(hits, titles, strict=True))
     assert found / len(titles) >= 0.95

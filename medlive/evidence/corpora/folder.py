@@ -46,11 +46,10 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
 def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
     """The first heading of the first level (empty without one), and the sections in reading order.
 
-    A section's label is the path of its headings without the title; a heading inside a fenced block is text.
+    A section's label is the path of its headings without the title.
     """
     title = ""
     path: list[tuple[int, str]] = []
-    fenced = False
     lines: list[str] = []
     sections = []
 
@@ -62,9 +61,7 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
         lines.clear()
 
     for line in text.splitlines():
-        if line.startswith(("```", "~~~")):
-            fenced = not fenced
-        heading = None if fenced else _HEADING.match(line)
+        heading = _HEADING.match(line)
         if heading is None:
             lines.append(line)
             continue

@@ -64,9 +64,7 @@ class EncoderModel(BaseModel, frozen=True, extra="forbid"):
 class EncoderSettings:
     """Where models are looked for and how they are run."""
 
-    home: Path  # MEDLIVE_HOME: `models/<name>` under it is looked into
-    # A folder that holds one folder per model, looked into first
-    models: Path | None = None
+    models: Path  # The folder that holds one folder per model
     device: str = "cpu"  # "cpu", "cuda", "cuda:1"
     batch: int = 16  # Texts encoded at once
     own: Mapping[str, EncoderModel] = field(default_factory=dict)

@@ -32,6 +32,7 @@ from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
+from medlive.guard.circuit import Circuit
 from medlive.guard.http import RETRIED_STATUSES
 from medlive.integrity.digest import digest_json
 
@@ -105,22 +106,6 @@ class AnswerStore(Protocol):
         """Reserve no request of any worker for so long, as the service asked."""
 
 
-class Gate(Protocol):
-    """Keeps all workers from a service that is away; `medlive.llm.circuit.Circuit` is one."""
-
-    async def check(self) -> None:
-        """Let a request through. Raises CircuitOpen while the service counts as away."""
-
-    async def answered(self) -> None:
-        """The service answered."""
-
-    async def failed(self, cause: str, began: float) -> None:
-        """An attempt that began then (`time.monotonic`) got no usable answer."""
-
-    async def refused(self, cause: str, *, certain: bool = False) -> None:
-        """The service refused an attempt; `certain` if it will refuse the others."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Literature:
     """A service that finds articles, asked politely."""
@@ -129,7 +114,7 @@ class Literature:
     """Of the service, of its corpus, and of the side as which its hits are recorded."""
     client: Client
     store: AnswerStore
-    gate: Gate  # Keeps requests from the service while it is away
+    gate: Circuit  # Keeps all workers from the service while it is away
     contact: str  # The operator's e-mail address
     address: str
     api_key: str = ""  # Of E-utilities; empty for none

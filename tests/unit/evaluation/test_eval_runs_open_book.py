@@ -18,7 +18,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.runs.templates import Evidence
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Phrases, Retriever
 from medlive.instance.opening import evidence_folder
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
@@ -41,14 +41,14 @@ class Shelf:
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,
         corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         assert not_after is not None
-        self.asked += [(query.phrases[0], k) for query in queries]
+        self.asked += [(query[0], k) for query in queries]
         fitting = [
             p for p in self.passages if p.published is None or p.published <= not_after
         ]

@@ -32,7 +32,7 @@ from medlive.evidence.manifest import (
     describe_retriever,
     read_manifest,
 )
-from medlive.evidence.passage import Hit, Query
+from medlive.evidence.passage import Hit
 from medlive.evidence.plan import WORDS_ALONE, IndexPlan, plan_index
 from medlive.evidence.vectors import VectorStore
 from tests.support.hashing_encoder import HashingEncoder, index_plan, named
@@ -65,7 +65,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def found(index: Path, query: str, encoder: HashingEncoder) -> list[Hit]:
     return asyncio.run(
-        open_index(index, encoders=named(encoder)).search([Query(query)], k=5)
+        open_index(index, encoders=named(encoder)).search([(query,)], k=5)
     )[0]
 
 
@@ -315,7 +315,7 @@ def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
 
 
 def settings(home: Path) -> EncoderSettings:
-    return EncoderSettings(home=home)
+    return EncoderSettings(home / "models")
 
 
 def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_a_side_counts_what_it_finds_of_known_items_in_each_language(
     assert (chinese.weight, chinese.items) == (0.0, 60)
     encoder.query_batches.clear()
     retriever = open_index(tmp_path / "index", encoders=named(encoder))
-    queries = [Query("小儿发热的处理之0"), Query("Disease number7")]
+    queries = [("小儿发热的处理之0",), ("Disease number7",)]
     zh, en = asyncio.run(retriever.search(queries, k=3))
     assert encoder.query_batches == [["Disease number7"]]
     assert zh[0].passage.id.startswith("both:z0:")
@@ -409,7 +409,7 @@ def test_each_language_has_an_encoder_and_no_vector_of_another(tmp_path: Path) -
     chinese.query_batches.clear()
     encoders = named(english) | named(chinese)
     retriever = open_index(index, encoders=encoders, retriever="dense")
-    queries = [Query(f"{CHINESE[1]}之1"), Query("Disease number7")]
+    queries = [(f"{CHINESE[1]}之1",), ("Disease number7",)]
     zh, en = asyncio.run(retriever.search(queries, k=60))
     assert (english.query_batches, chinese.query_batches) == (
         [["Disease number7"]],

@@ -14,7 +14,8 @@ from medlive.llm.ask import each_reply
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
-from medlive.llm.wire import JsonMode, strict_schema
+from medlive.llm.registry import JsonMode
+from medlive.llm.wire import strict_schema
 from medlive.rubric.write import RubricReply
 from tests.support.bad_endpoint import (
     Step,
@@ -22,6 +23,7 @@ from tests.support.bad_endpoint import (
     fails,
     ok,
 )
+from tests.support.engines import engine_at
 
 KEY = "sk-very-secret-0123456789"
 GOOD = '{"met": false, "quote": "", "reasoning": ""}'
@@ -34,9 +36,7 @@ REQUEST = Request(
 
 
 def engine(url: str, **more: Any) -> OpenAIEngine:
-    return OpenAIEngine(
-        "m-1", url, KEY, **{"backoff_s": 0.01, "timeout_s": 5.0, **more}
-    )
+    return engine_at("m-1", url, KEY, **{"backoff_s": 0.01, "timeout_s": 5.0, **more})
 
 
 async def ask(script: list[Step], **more: Any) -> tuple[Any, int]:
