@@ -20,6 +20,7 @@ from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.corpora.survey import Survey
 from medlive.evidence.passage import Passage
+from medlive.guard.bounds import PUBMED_RECORD_BYTES
 
 HEAD = (
     '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st'
