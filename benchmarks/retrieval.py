@@ -241,7 +241,7 @@ def with_encoder(
     report: Report, work: Path, name: str, model: EncoderModel
 ) -> dict[str, Search]:
     """The rows of `work` searched by one encoder alone, and fused with the words by the measured weight."""
-    settings = EncoderSettings(work, own={name: model})
+    settings = EncoderSettings(models=work, own_encoders={name: model})
     folder = work / f"index-{name}"
     plan = plan_index(folder, [name], settings)
     started = time.perf_counter()

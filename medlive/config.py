@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from .evidence.encoders.table import EncoderModel
+from .evidence.encoders.table import EncoderSettings
 from .guard.trust import is_loopback
 from .llm.registry import Amount, Calls, Candidate, Positive, Price, RoleEndpoint
 
@@ -98,24 +98,11 @@ class RubricSection(_Section):
     """Whether a rubric is released only once four answers of known quality prove it. The rules engine's never is."""
 
 
-class EvidenceSection(_Section):
+class EvidenceSection(_Section, EncoderSettings):
     """How evidence is searched (docs/evidence.md)."""
 
-    models: Path | None = None
-    """The folder with one folder per model; None for MEDLIVE_HOME/models."""
-    encoders: dict[Literal["en", "zh", "all"], str] = {}
-    """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
-    own_encoders: dict[str, EncoderModel] = {}
-    """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     # None for what the index was built for
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
-    reranker: str | None = None
-    """A cross-encoder that reorders what was found: an encoder that has one, a folder or a name on the hub. It is
-    used where the build measured that it finds known items better (docs/evidence.md); None for none."""
-    device: str = "cpu"
-    """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
-    batch: Annotated[int, Field(ge=1, le=4096)] = 16
-    """Texts that are encoded at once."""
     online: tuple[Literal["pubmed", "europepmc"], ...] = ()
     """Literature services that are asked for each claim's phrases, besides the index or instead of one."""
     online_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None

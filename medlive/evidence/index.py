@@ -188,7 +188,7 @@ def open_index(
         ConfigError: for an encoder that the settings do not describe any more.
         UsageError: for a dense search of an index without vectors.
     """
-    models = settings or EncoderSettings(path / "models")
+    models = settings or EncoderSettings(models=path / "models")
 
     def open_folder(index: IndexFolder) -> IndexRetriever:
         manifest = index.manifest

@@ -119,7 +119,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def own(models: Path, tmp_path_factory: pytest.TempPathFactory) -> EncoderSettings:
     """Settings without a cache."""
-    return EncoderSettings(models)
+    return EncoderSettings(models=models)
 
 
 @pytest.fixture
@@ -420,7 +420,7 @@ def test_a_plain_folder_wants_its_pooling_said_and_a_configured_one_has_it(
         open_encoder(folder, settings=own)
     assert "[evidence.own_encoders" in (caught.value.hint or "")
     entry = EncoderModel(query=folder, pooling="mean", query_prompt="fever ")
-    settings = replace(own, own={"mine": entry})
+    settings = own.model_copy(update={"own_encoders": {"mine": entry}})
     outputs = plain(models / QUERY, ["fever cough"], 512)
     mean = outputs[0][1].last_hidden_state[0].mean(0).numpy()
     vector = open_encoder("mine", settings=settings).encode_queries(["cough"])[0]

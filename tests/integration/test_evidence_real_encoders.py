@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,11 +47,11 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncoderSettin
     with serve_e5() as e5:
         yield EncoderSettings(
             models=tmp_path_factory.mktemp("models"),
-            own={
+            own_encoders={
                 "minilm": EncoderModel(query=str(minilm), languages=("en",)),
                 "e5": e5,
             },
-            by_language={"en": "minilm", "zh": "e5"},
+            encoders={"en": "minilm", "zh": "e5"},
         )
 
 
@@ -109,7 +108,7 @@ def test_an_index_is_built_on_and_nothing_is_embedded_twice(
     more = tmp_path / "more.jsonl"
     more.write_text(json.dumps({"id": "1", "title": "Croup", "text": "Dexamethasone."}))
     steps: list[int] = []
-    plan = plan_index(index, (), replace(settings, by_language={}))
+    plan = plan_index(index, (), settings.model_copy(update={"encoders": {}}))
     assert [encoder.identity.where for encoder, _ in plan.sides] == ["minilm", "e5"]
     build_index([open_corpus(more)], index, steps.append, plan=plan)
     assert embedded(steps) == [1, 1]
@@ -125,7 +124,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 corpus, folder, model = map(Path, sys.argv[1:])
 own = {"minilm": EncoderModel(query=str(model), languages=("en",))}
-settings = EncoderSettings(folder.parent, own=own, by_language={"all": "minilm"})
+settings = EncoderSettings(models=folder.parent, own_encoders=own, encoders={"all": "minilm"})
 vectors.SHARD = 8
 plan = plan_index(folder, (), settings)
 def step(passages):
@@ -146,7 +145,7 @@ def test_a_killed_build_goes_on_and_embeds_nothing_twice(
                 {"id": f"{title}{number}", "title": title, "text": f"{text} {number}"}
             )
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    folder, model = tmp_path / "index", settings.own["minilm"].query
+    folder, model = tmp_path / "index", settings.own_encoders["minilm"].query
     child = [sys.executable, "-c", CHILD, str(corpus), str(folder), model]
     with subprocess.Popen(child, stdout=subprocess.PIPE, text=True) as build:
         assert build.stdout is not None
@@ -164,13 +163,15 @@ def test_a_killed_build_goes_on_and_embeds_nothing_twice(
 def test_a_model_that_changed_under_its_name_is_noticed(
     index: Path, settings: EncoderSettings
 ) -> None:
-    e5 = settings.own["e5"]
+    e5 = settings.own_encoders["e5"]
     swapped = e5.model_copy(update={"query": "e5-passage", "passage": "e5-query"})
-    changed = replace(settings, own={**settings.own, "e5": swapped})
+    changed = {**settings.own_encoders, "e5": swapped}
+    changed_settings = settings.model_copy(update={"own_encoders": changed})
     with pytest.raises(IndexOutdated, match="e5"):
-        open_index(index, settings=changed)
+        open_index(index, settings=changed_settings)
     elsewhere = e5.model_copy(update={"base_url": f"{e5.base_url}/"})
-    open_index(index, settings=replace(settings, own={**settings.own, "e5": elsewhere}))
+    own = {**settings.own_encoders, "e5": elsewhere}
+    open_index(index, settings=settings.model_copy(update={"own_encoders": own}))
 
 
 @pytest.fixture
@@ -178,9 +179,13 @@ def english(
     settings: EncoderSettings, tmp_path: Path
 ) -> tuple[EncoderSettings, Path, Path]:
     """An index with MiniLM alone, from a folder that a test may spoil: its settings, the index and the model."""
-    model = Path(shutil.copytree(settings.own["minilm"].query, tmp_path / "model"))
+    model = Path(
+        shutil.copytree(settings.own_encoders["minilm"].query, tmp_path / "model")
+    )
     entry = EncoderModel(query=str(model), languages=("en",))
-    own = replace(settings, own={"ours": entry}, by_language={"en": "ours"})
+    own = settings.model_copy(
+        update={"own_encoders": {"ours": entry}, "encoders": {"en": "ours"}}
+    )
     corpus = tmp_path / "notes.jsonl"
     rows = [{"id": t, "title": t, "text": ENGLISH[t]} for t in ENGLISH]
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -289,8 +294,12 @@ def test_an_encoder_that_does_not_know_chinese_spoils_no_chinese_search(
             row = {"id": f"{title}{number}", "title": f"{title}第{number}例报告"}
             rows.append(row | {"text": f"{number}。{text}", "language": "zh"})
     corpus_zh.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    deaf = settings.own["minilm"].model_copy(update={"languages": ("en", "zh")})
-    own = replace(settings, own={"deaf": deaf}, by_language={"all": "deaf"})
+    deaf = settings.own_encoders["minilm"].model_copy(
+        update={"languages": ("en", "zh")}
+    )
+    own = settings.model_copy(
+        update={"own_encoders": {"deaf": deaf}, "encoders": {"all": "deaf"}}
+    )
     manifest = build_index(
         [open_corpus(corpus_zh)],
         tmp_path / "index",

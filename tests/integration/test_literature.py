@@ -24,9 +24,9 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.online import service
 from medlive.evidence.online.retriever import MOST_WORDS, OnlineRetriever, plain_words
+from medlive.guard import circuit
 from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_text
-from medlive.llm import circuit
 from medlive.service.schedule.scheduler import WORK
 from medlive.service.schedule.steps import RETENTION
 from medlive.service.wiring import (

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -315,7 +314,7 @@ def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
 
 
 def settings(home: Path) -> EncoderSettings:
-    return EncoderSettings(home / "models")
+    return EncoderSettings(models=home / "models")
 
 
 def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> None:
@@ -331,10 +330,10 @@ def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> 
     assert (wanted.sides, wanted.reason) == ((), "no encoder was wanted")
     with pytest.raises(EvidenceUnavailable):
         plan_index(index, ("medcpt",), settings(tmp_path))
-    configured = replace(settings(tmp_path), by_language={"en": "medcpt"})
+    configured = settings(tmp_path).model_copy(update={"encoders": {"en": "medcpt"}})
     with pytest.raises(EvidenceUnavailable):
         plan_index(index, (), configured)
-    configured = replace(settings(tmp_path), by_language={"zh": "medcpt"})
+    configured = settings(tmp_path).model_copy(update={"encoders": {"zh": "medcpt"}})
     with pytest.raises(ConfigError, match="does not read 'zh'"):
         plan_index(index, (), configured)
 

@@ -54,7 +54,7 @@ def write_model(folder: Path, **changes: Any) -> Path:
 
 
 def settings_of(tmp_path: Path, **more: Any) -> EncoderSettings:
-    return EncoderSettings(tmp_path / "models", **more)
+    return EncoderSettings(models=tmp_path / "models", **more)
 
 
 def test_the_place_is_named_when_there_is_nothing(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_without_the_extra_the_way_out_is_said(
 
 def test_an_entry_of_ones_own_replaces_one_of_the_table(tmp_path: Path) -> None:
     own = {"medcpt": EncoderModel(query="somebody/else", languages=("zh",))}
-    settings = settings_of(tmp_path, own=own)
+    settings = settings_of(tmp_path, own_encoders=own)
     assert settings.find("medcpt").query == "somebody/else"
     assert next(iter(settings.table())) == "medcpt"
     with pytest.raises(UsageError, match="bge-m3"):

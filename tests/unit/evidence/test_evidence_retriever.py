@@ -437,7 +437,7 @@ def test_a_configured_reranker_is_used_where_it_was_measured_to_help(
     assert (measured.items, measured.helps) == (30, helps)
     assert (measured.after > measured.before) == helps
     monkeypatch.setattr(module, "open_reranker", lambda *_, **__: reranker)
-    own = EncoderSettings(tmp_path, reranker=reranker.name)
+    own = EncoderSettings(models=tmp_path, reranker=reranker.name)
     used = open_index(folder, settings=own).identity
     assert ("reranker" in (used.dense or {})) == helps
     assert (used.index_digest != manifest.index_digest) == helps

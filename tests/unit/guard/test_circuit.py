@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from medlive import clock
 from medlive.errors import CallerRefused, CircuitOpen, EndpointUnavailable
+from medlive.guard import circuit as module
 from medlive.guard.circuit import BACKOFF_S, MOST_BACKOFF_S, Circuit, Opening
-from medlive.llm import circuit as module
 from medlive.llm.ask import Asker, Unusable
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Prompt, Reply, Request
