@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from medlive.evidence.retriever import IndexRetriever
     from medlive.llm.openai import OpenAIEngine
 
-DEFAULT_INDEX = "default"
-
 
 def open_endpoint(
     settings: RoleSettings, price: Price | None = None, limiters: Limiters | None = None
@@ -192,25 +190,6 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetrieve
         settings=encoder_settings(settings),
         retriever=settings.evidence.retriever,
         verify=True,
-    )
-
-
-def evidence_folder(settings: Settings, named: str) -> Path:
-    """The folder of an index, given by its name under MEDLIVE_HOME or by a path.
-
-    Raises UsageError for an unknown index.
-    """
-    place = Path(named)
-    if not named or "\0" in named:
-        raise UsageError("--evidence needs the name or folder of an index")
-    indexes = index_path(settings).parent
-    if place.name == named and named != ".." and (indexes / named).is_dir():
-        return indexes / named
-    if place.is_dir():
-        return place
-    raise UsageError(
-        f"unknown evidence index {named!r}",
-        hint="name the folder of one; medlive evidence build makes it",
     )
 
 

@@ -32,7 +32,6 @@ from medlive.llm.engine import (
     Reply,
     Request,
     Usage,
-    endpoint_engine,
 )
 from medlive.llm.prompts import TASK_LINE, read_inputs
 
@@ -221,8 +220,6 @@ def build_app(engine: Engine, search: Search | None = None) -> Starlette:
     `search` gives `sample-evidence` its passages.
     """
     own_model = engine.identity.model
-    if endpoint_engine(own_model) != "rules":
-        own_model = f"{RULES_MODEL}-{own_model}"
 
     async def models(_: HttpRequest) -> Response:
         data = []
