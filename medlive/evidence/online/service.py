@@ -9,7 +9,6 @@ relevant articles with their abstracts.
 import asyncio
 import io
 import json
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -83,7 +82,6 @@ _FIELDS = (
     "commentCorrectionList",
 )
 """What is read of an article of Europe PMC."""
-_log = logging.getLogger(__name__)
 
 
 class Unreadable(Exception):
@@ -186,7 +184,6 @@ class Literature:
                 await self.gate.answered()
                 await self.store.save(self.name, key, content)
                 return content
-            _log.debug("%s: %s", self.name, cause)
             await self.gate.failed(cause, began)
         raise self._away(f"{cause}, {ATTEMPTS} times")
 
