@@ -121,8 +121,7 @@ class IndexRetriever:
         """For each query its k best hits (k ≥ 1), best first; equal scores are ordered by passage id.
 
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
-        side, undated ones stay. `score` is the sum of reciprocal ranks where sides are fused, a cross-encoder's where
-        it re-ranks, else the one side's own.
+        side, undated ones stay. `score` is the sum of reciprocal ranks, or a cross-encoder's where it re-ranks.
 
         Raises IndexCorrupt if a file of the index is damaged.
         """
@@ -179,10 +178,7 @@ class IndexRetriever:
     ) -> list[Hit]:
         """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
         wanted = max(k, RERANKED) if self.reranker else k
-        if self.identity.retriever == "hybrid" or len(query) > 1:
-            best: Order = self.store.ordered(fused(orders, weights), wanted)
-        else:
-            best = next(iter(orders.values()), ())[:wanted]
+        best = self.store.ordered(fused(orders, weights), wanted)
         passages = {ordinal: self.store.get(ordinal) for ordinal, _ in best}
         if self.reranker is not None:
             pairs = [passage.title_and_text for passage in passages.values()]

@@ -257,8 +257,8 @@ async def test_the_day_filter_does_not_change_the_scores_of_what_stays(
         [("gout relapse weeks",)], k=20, not_after=date(1990, 1, 1)
     )
     assert undated
-    assert [(h.passage.id, h.score) for h in undated] == [
-        (h.passage.id, h.score) for h in every if h.passage.published is None
+    assert [(h.passage.id, h.sides[0].score) for h in undated] == [
+        (h.passage.id, h.sides[0].score) for h in every if h.passage.published is None
     ]
 
 
@@ -275,7 +275,7 @@ async def test_equal_scores_are_ordered_by_id_even_past_k(tmp_path: Path) -> Non
     small = index_of(tmp_path, lines)
     [hits] = await small.search([("fever",)], k=5)
     assert [h.passage.id for h in hits] == [f"sample:p{n:03d}:-.1" for n in range(5)]
-    assert len({h.score for h in hits}) == 1
+    assert len({h.sides[0].score for h in hits}) == 1
 
 
 async def test_a_long_query_is_cut_and_keeps_its_rarest_terms(tmp_path: Path) -> None:
