@@ -11,7 +11,6 @@ from collections import deque
 
 from medlive.guard.circuit import Circuit, CircuitStore, circuit_key, circuit_name
 
-from .registry import JsonMode
 from .wire import Ended
 
 START = 16  # The limit at first, where more is allowed
@@ -29,8 +28,6 @@ class Limiter:
         """Calls that may be under way now, adapted."""
         self._cut_at = -1.0
         """When the limit was last cut; -1 if it never was."""
-        self.json_modes: dict[str, JsonMode] = {}
-        """By model, how JSON is asked for where a stricter way was refused."""
         self.under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._paused_until = 0.0

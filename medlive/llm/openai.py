@@ -130,17 +130,12 @@ class OpenAIEngine:
         )
         """The model and parameters; the rules engine behind HTTP still counts as the rules engine."""
         self._settings, self._backoff_s = endpoint, backoff_s
+        self.json_mode: JsonMode = endpoint.json_mode
+        """How JSON is asked for now; looser than configured once the endpoint refused the stricter way."""
         limiters = limiters or Limiters()
         self._limiter = limiters.limiter(base_url, self._secret, endpoint.concurrency)
         self.circuit = limiters.circuit(base_url, self._secret, model)
         """Closed as long as the endpoint answers."""
-
-    @property
-    def json_mode(self) -> JsonMode:
-        """How JSON is asked for now; looser than configured once the endpoint refused the stricter way."""
-        mode = self._settings.json_mode
-        learnt = self._limiter.json_modes.get(self._model, mode)
-        return max(learnt, mode, key=JSON_MODES.index)
 
     async def answer(self, request: Request) -> Reply:
         """The endpoint's reply to a typed request; see Engine for what it raises."""
@@ -162,7 +157,7 @@ class OpenAIEngine:
                 await pay_again(None)
             else:
                 if first is not None:
-                    self._limiter.json_modes[self._model] = mode
+                    self.json_mode = mode
                 return reply
         assert first is not None
         raise self._refused(first) from None
