@@ -1,5 +1,6 @@
 """The public corpora that medlive fetches, as `sources.toml` lists them, and the ledger of what was fetched."""
 
+import os
 import tomllib
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,9 +12,10 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from medlive.errors import BadInput, UsageError, first_fault
-from medlive.evidence.files import whole_file
 from medlive.integrity.digest import digest_json
-from medlive.integrity.paths import open_below, split_name
+from medlive.integrity.folder import sync
+from medlive.integrity.log import writing
+from medlive.integrity.paths import create_below, open_below, split_name
 
 LEDGER = "fetched.json"
 
@@ -157,8 +159,12 @@ class Ledger(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Replace the folder's ledger in one step. Raises DiskFull and BadInput."""
-        with whole_file(folder / LEDGER) as handle:
+        new = f"{LEDGER}.new"
+        with writing(folder / LEDGER), create_below(folder, new) as handle:
             handle.write(self.model_dump_json(indent=1).encode())
+            os.fsync(handle.fileno())
+        (folder / new).replace(folder / LEDGER)
+        sync(folder)
 
 
 def read_ledger(folder: Path) -> Ledger | None:
