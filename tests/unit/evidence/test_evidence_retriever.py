@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -226,7 +225,7 @@ def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) 
     weights = {"lexical": 0.5, "joint": 1.0, "dense": 1.0}
     for hit in hits:
         expected = [
-            (side, n, found[hit.passage.id].rank, found[hit.passage.id].score)
+            (side, n, found[hit.passage.id].rank, found[hit.passage.id].sides[0].score)
             for side in ("lexical", "joint", "dense")
             for n in (0, 1)
             if hit.passage.id in (found := orders.get((side, n), {}))
@@ -443,7 +442,7 @@ def test_a_configured_reranker_is_used_where_it_was_measured_to_help(
     assert (used.index_digest != manifest.index_digest) == helps
     # One that was not measured, and none: off.
     for name in ("other", ""):
-        others = open_index(folder, settings=replace(own, reranker=name))
+        others = open_index(folder, settings=own.model_copy(update={"reranker": name}))
         assert others.identity.dense is None
     if helps:
         monkeypatch.setattr(module, "open_reranker", lambda *_, **__: OTHER)
