@@ -25,11 +25,9 @@ def engine_at(
     **asked: Any,
 ) -> OpenAIEngine:
     """`asked` are the other fields of `RoleEndpoint`."""
+    how: dict[str, Any] = {"concurrency": 16, "max_retries": 4, **asked}
     endpoint = RoleEndpoint(
-        model=model,
-        base_url=base_url,
-        parameters=parameters or {},
-        **{"concurrency": 16, "max_retries": 4} | asked,
+        model=model, base_url=base_url, parameters=parameters or {}, **how
     )
     return OpenAIEngine(
         endpoint,
