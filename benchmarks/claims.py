@@ -49,7 +49,7 @@ from medlive.curation.model import Alignment, ClaimVerdict, Element, Side
 from medlive.curation.tasks import ClaimItem
 from medlive.errors import BadInput, MedliveError
 from medlive.evidence.excerpts.selection import FRAME, WIDTH
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Phrases
 from medlive.instance.loading import read_settings
 from medlive.instance.opening import build_engine
 from medlive.llm.budget import Budget
@@ -147,7 +147,7 @@ class OnePassage:
         self._passage = passage
 
     async def search(
-        self, queries: Sequence[Query], *, k: int, not_after: date | None = None
+        self, queries: Sequence[Phrases], *, k: int, not_after: date | None = None
     ) -> list[list[Hit]]:
         """The passage for each query."""
         return [[Hit(self._passage, 1.0, 1)] for _ in queries]

@@ -37,12 +37,13 @@ from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.guard.serving import serve_app
 from medlive.instance.paths import index_path
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.prompts import render
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
+from medlive.llm.rules.server import build_app
 from medlive.service.curation.curate import CurationCounts, curate_queued
 from medlive.service.database import open_database
 from medlive.service.wiring import open_pipeline
@@ -88,9 +89,10 @@ class Measured(NamedTuple):
 
 
 class _Remembering:
-    """The rules engine with a memory, so that an answer asked for again takes no time of its own."""
+    """The rules engine with a latency, and a memory, so that an answer asked for again takes no time of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, latency_ms: float) -> None:
+        self._latency_s = latency_ms / 1000
         self._engine = RulesEngine()
         self._known: dict[str, Reply] = {}
 
@@ -99,6 +101,7 @@ class _Remembering:
         return self._engine.identity
 
     async def answer(self, request: Request) -> Reply:
+        await asyncio.sleep(self._latency_s)
         key = request.task + canonical_json([request.inputs, request.repair])
         if key not in self._known:
             self._known[key] = await self._engine.answer(request)
@@ -112,8 +115,9 @@ def endpoint(latency_ms: float, url: Connection) -> None:
     """Serve until the process is ended."""
 
     async def run() -> None:
-        async with serve(_Remembering, latency_ms=latency_ms) as base_url:
-            url.send(base_url)
+        app = build_app(_Remembering(latency_ms))
+        async with serve_app(app, "127.0.0.1", 0) as address:
+            url.send(f"{address}/v1")
             await asyncio.Event().wait()
 
     asyncio.run(run())

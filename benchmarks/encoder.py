@@ -55,7 +55,7 @@ def speed() -> None:
     chance = random.Random(0)
     with tempfile.TemporaryDirectory() as work:
         random_models(Path(work) / "models")
-        settings = EncoderSettings(home=Path(work), models=Path(work) / "models")
+        settings = EncoderSettings(models=Path(work) / "models")
         print("MedCPT's shape, random weights")
         encoder = open_encoder("medcpt", settings=settings)
         for tokens, count in ((512, 2), (256, 4)):

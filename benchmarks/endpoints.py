@@ -31,7 +31,8 @@ from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import Finish, Prompt, Reply, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import read_object
-from medlive.llm.wire import JSON_MODES, JsonMode
+from medlive.llm.registry import JsonMode, RoleEndpoint
+from medlive.llm.wire import JSON_MODES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "builders" / "measurements" / "endpoints.md"
@@ -224,12 +225,11 @@ def engine(server: Server, url: str, **how: object) -> OpenAIEngine:
     settings: dict[str, object] = {
         "model": server.model,
         "base_url": url,
-        "api_key": server.key,
         "parameters": server.parameters,
         "max_retries": 1,
         "timeout_s": 300.0,
     }
-    return OpenAIEngine(**{**settings, **how})  # type: ignore[arg-type]
+    return OpenAIEngine(RoleEndpoint.model_validate(settings | how), server.key)
 
 
 async def asked(

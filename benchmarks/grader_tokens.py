@@ -47,6 +47,7 @@ from medlive.guard.serving import serve_app
 from medlive.integrity.digest import canonical_json, digest_json
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.registry import RoleEndpoint
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import build_app, generic_answer
@@ -140,7 +141,7 @@ async def measure(runs: Sequence[Path], mode: Mode) -> tuple[Counted, int]:
     counted, criteria = Counted(), 0
     with tempfile.TemporaryDirectory() as folder:
         async with counting(counted) as url:
-            engine = OpenAIEngine("rules", url, "")
+            engine = OpenAIEngine(RoleEndpoint(model="rules", base_url=url))
             for number, run in enumerate(runs):
                 copy = Path(folder) / str(number)
                 shutil.copytree(run, copy)

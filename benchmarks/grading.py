@@ -48,6 +48,7 @@ from medlive.evaluation.scoring.graded import load_graded
 from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import canonical_json
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.registry import RoleEndpoint
 
 CRITERIA: Final = 16_702
 """LiveMedBench's."""
@@ -213,7 +214,7 @@ def endpoint(url: Connection) -> None:
 def bodies(mode: Mode = Mode.CRITERION) -> list[bytes]:
     """What `grade_run` sends for the first criteria, ready made."""
     found = cases(DISTINCT)
-    engine = OpenAIEngine(GRADER, "http://127.0.0.1:9/v1")
+    engine = OpenAIEngine(RoleEndpoint(model=GRADER, base_url="http://127.0.0.1:9/v1"))
     judge = Judge(engine.identity, mode)
     answer = Answer("", AnswerState.OK, QUOTE * 35, "stop", "candidate")
     works = (
@@ -264,7 +265,9 @@ async def official(url: str, concurrency: int, calls: int) -> None:
 
 async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -> None:
     """`medlive eval grade`, but for its command line."""
-    engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
+    engine = OpenAIEngine(
+        RoleEndpoint(model=GRADER, base_url=url, concurrency=concurrency)
+    )
     try:
         result = await grade_run(
             Path(run), engine, mode=Mode(mode), concurrency=concurrency
@@ -279,7 +282,9 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
 
 async def checklist(url: str, concurrency: int, run: str) -> None:
     """`medlive eval protocol run checklist` with a round for each criterion, but for its command line."""
-    engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
+    engine = OpenAIEngine(
+        RoleEndpoint(model=GRADER, base_url=url, concurrency=concurrency)
+    )
     material, out = [load_graded(Path(run))], Path(f"{run}-protocols")
     try:
         result = await ask_questions(

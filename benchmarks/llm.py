@@ -30,6 +30,7 @@ from medlive.llm.engine import Request
 from medlive.llm.limiter import Limiter, Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
+from medlive.llm.registry import RoleEndpoint
 from medlive.llm.wire import Ended
 
 REQUEST = Request(
@@ -181,7 +182,7 @@ async def compare(
     url: str, calls: int, ramp_s: float, seconds: float
 ) -> dict[str, Measured]:
     """The three ways, one after the other, against the same endpoint."""
-    engine = OpenAIEngine("m", url, concurrency=calls)
+    engine = OpenAIEngine(RoleEndpoint(model="m", base_url=url, concurrency=calls))
     body = engine.body(REQUEST)
     measured: dict[str, Measured] = {}
 
@@ -224,7 +225,8 @@ class OneLimiter(Limiters):
 
 async def press(url: str, limiter: Limiter) -> tuple[float, int, int]:
     """All calls at one endpoint at once: the seconds, the calls that were given up, the limit at the end."""
-    engine = OpenAIEngine("m", url, concurrency=64, limiters=OneLimiter(limiter))
+    endpoint = RoleEndpoint(model="m", base_url=url, concurrency=64)
+    engine = OpenAIEngine(endpoint, limiters=OneLimiter(limiter))
     started = time.perf_counter()
     calls = (engine.answer(REQUEST) for _ in range(HARD_CALLS))
     answers = await asyncio.gather(*calls, return_exceptions=True)

@@ -50,7 +50,7 @@ from medlive.evidence.encoders.model import Encoder, EncoderIdentity
 from medlive.evidence.encoders.table import LANGUAGES, EncoderModel, EncoderSettings
 from medlive.evidence.index import open_index
 from medlive.evidence.manifest import IndexManifest
-from medlive.evidence.passage import Passage, Query
+from medlive.evidence.passage import Passage
 from medlive.evidence.plan import IndexPlan, plan_index
 from medlive.evidence.retriever import IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
@@ -181,7 +181,7 @@ def searching(retriever: IndexRetriever) -> Search:
     """The index's search as a list of document ids per query."""
 
     def search(queries: Sequence[str]) -> list[list[str]]:
-        answers = asyncio.run(retriever.search([Query(q) for q in queries], k=DEPTH))
+        answers = asyncio.run(retriever.search([(q,) for q in queries], k=DEPTH))
         return [
             list(dict.fromkeys(document_of(hit.passage.id) for hit in hits))
             for hits in answers
@@ -241,7 +241,7 @@ def with_encoder(
     report: Report, work: Path, name: str, model: EncoderModel
 ) -> dict[str, Search]:
     """The rows of `work` searched by one encoder alone, and fused with the words by the measured weight."""
-    settings = EncoderSettings(home=work, own={name: model})
+    settings = EncoderSettings(models=work, own_encoders={name: model})
     folder = work / f"index-{name}"
     plan = plan_index(folder, [name], settings)
     started = time.perf_counter()
@@ -399,7 +399,7 @@ async def _at_once(
     async def work() -> None:
         for query in waiting:
             start = time.perf_counter()
-            await retriever.search([Query(query)], k=5)
+            await retriever.search([(query,)], k=5)
             each.append(time.perf_counter() - start)
 
     start = time.perf_counter()

@@ -38,7 +38,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.excerpts.excerpt import excerpt, render
 from medlive.evidence.excerpts.selection import SEARCHED, WIDTH, select
 from medlive.evidence.index import open_index
-from medlive.evidence.passage import Hit, Passage, Query
+from medlive.evidence.passage import Hit, Passage, Phrases
 from medlive.evidence.retriever import RRF_K, IndexRetriever
 from medlive.text.tokens import UNITS, estimate_tokens
 
@@ -142,7 +142,7 @@ class Searches:
 
     def now(self, claim: SearchedClaim, corpora: Sequence[str] = ()) -> list[Hit]:
         """As curation searches: phrases and all their words, one passage of a section."""
-        hits = self._search(Query(*claim.phrases), DEPTH * SEARCHED, corpora)
+        hits = self._search(tuple(claim.phrases), DEPTH * SEARCHED, corpora)
         wanted = [(*claim.phrases, claim.statement)]
         _, [chosen] = select(wanted, [hits], most=DEPTH, tokens=1_000_000)
         return chosen
@@ -152,13 +152,13 @@ class Searches:
         scores: dict[str, float] = defaultdict(float)
         passages: dict[str, Hit] = {}
         for phrase in dict.fromkeys(claim.phrases):
-            for hit in self._search(Query(phrase), 100, corpora):
+            for hit in self._search((phrase,), 100, corpora):
                 scores[hit.passage.id] += 1 / (RRF_K + hit.rank)
                 passages[hit.passage.id] = hit
         ranked = sorted(scores, key=lambda key: (-round(scores[key], 10), key))
         return [passages[key] for key in ranked[:DEPTH]]
 
-    def _search(self, query: Query, k: int, corpora: Sequence[str]) -> list[Hit]:
+    def _search(self, query: Phrases, k: int, corpora: Sequence[str]) -> list[Hit]:
         names = tuple(corpora)
         if names not in self._retrievers:
             folder = Path(self._work.name) / str(len(self._retrievers))

@@ -13,16 +13,12 @@ from pydantic import (
     model_validator,
 )
 
-from .evidence.encoders.table import EncoderModel
+from .evidence.encoders.table import EncoderSettings
 from .guard.trust import is_loopback
-from .llm.registry import Amount, Candidate, Endpoint, Price
+from .llm.registry import Amount, Calls, Candidate, Positive, Price, RoleEndpoint
 
-DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
-
-Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
-Calls = Annotated[int, Field(ge=1, le=1024)]
 Part = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -31,20 +27,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class RoleSettings(Endpoint):
+class RoleSettings(RoleEndpoint):
     """The engine of a role."""
 
     engine: Literal["rules", "recorded", "openai"] = "rules"
     """An OpenAI-compatible endpoint, a file of recorded replies, or rules in code, whose cases are not publishable."""
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
-    concurrency: Calls = 32
-    """Most concurrent calls; roles with the same base_url and key share the largest limit."""
-    json_mode: Literal["schema", "object", "none"] = "schema"
-    """How JSON is requested first; if the endpoint refuses, the next looser mode is used."""
-    timeout_s: Positive = 120.0
-    """Seconds after which a request is given up."""
-    max_retries: Annotated[int, Field(ge=0, le=20)] = 5
-    """How often a request that failed is sent again."""
     # Whether replies that name another model than `model` are accepted
     allow_unpinned: bool = False
     # None for the model's price under `prices`; unknown without either
@@ -110,24 +98,11 @@ class RubricSection(_Section):
     """Whether a rubric is released only once four answers of known quality prove it. The rules engine's never is."""
 
 
-class EvidenceSection(_Section):
+class EvidenceSection(_Section, EncoderSettings):
     """How evidence is searched (docs/evidence.md)."""
 
-    models: Path | None = None
-    """A folder with one folder per model, searched before MEDLIVE_HOME/models."""
-    encoders: dict[Literal["en", "zh", "all"], str] = {}
-    """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
-    own_encoders: dict[str, EncoderModel] = {}
-    """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     # None for what the index was built for
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
-    reranker: str | None = None
-    """A cross-encoder that reorders what was found: an encoder that has one, a folder or a name on the hub. It is
-    used where the build measured that it finds known items better (docs/evidence.md); None for none."""
-    device: str = "cpu"
-    """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
-    batch: Annotated[int, Field(ge=1, le=4096)] = 16
-    """Texts that are encoded at once."""
     online: tuple[Literal["pubmed", "europepmc"], ...] = ()
     """Literature services that are asked for each claim's phrases, besides the index or instead of one."""
     online_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None

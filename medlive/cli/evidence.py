@@ -11,13 +11,13 @@ from typer import Argument, Option
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.errors import UsageError
-from medlive.evidence.build import Progress, build_index
+from medlive.evidence.build import build_index
 from medlive.evidence.corpora.model import Corpus
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
 from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.manifest import IndexManifest, RerankerEntry, read_manifest
-from medlive.evidence.passage import Hit, Query
+from medlive.evidence.passage import Hit
 from medlive.evidence.plan import plan_index
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import encoder_settings, index_path
@@ -76,44 +76,20 @@ def build_corpora(
     plan = plan_index(out, building.encoder or (), settings)
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
-    notes = []
+    notes: list[str] = []
     with progress("passages") as tick:
-
-        def report(step: Progress) -> None:
-            for member, cause in step.problems:
-                notes.append(f"{member}: {cause}")
-            tick(step.passages)
-
-        manifest = build_index(corpora, out, report, fresh=fresh, plan=plan)
+        manifest = build_index(corpora, out, tick, notes.append, fresh=fresh, plan=plan)
     return account_of(out, manifest, [*notes, f"built {out}"])
 
 
 def account_of(folder: Path, manifest: IndexManifest, notes: list[str]) -> Result:
     """The corpora of an index, and what searches it."""
     names = ("name", "kind", "documents", "passages", "problems", "licence")
-    title = f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…"
+    title = f"{manifest.passages} passages, {manifest.describe()}, {manifest.index_digest[:19]}…"
     if manifest.reranker is not None:
         notes.append(describe_reranker(manifest.reranker))
     value = {"path": folder, **manifest.model_dump(mode="json", exclude={"files"})}
     return Result(value, [table_of(manifest.corpora, names, title)], notes)
-
-
-def described(manifest: IndexManifest, retriever: str | None = None) -> str:
-    """What searches the index, in a line: the retriever, what each encoder reads, its kind and recall, or why none."""
-    if not manifest.dense:
-        return f"bm25 only: {manifest.reason}"
-    if retriever == "bm25":
-        return "bm25 only, as asked for"
-    sides = []
-    for entry in manifest.dense:
-        recall = entry.part.recall
-        exact = f"{recall.queries} queries" if recall.queries else "exact"
-        counts = [f"{part.language} counts {part.weight:g}" for part in entry.weights]
-        sides.append(
-            f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
-            f" {', '.join(counts)}"
-        )
-    return f"{retriever or manifest.retriever}: {'; '.join(sides)}"
 
 
 def describe_reranker(entry: RerankerEntry) -> str:
@@ -200,14 +176,14 @@ def search(
         settings=encoder_settings(settings),
         retriever=retriever or settings.evidence.retriever,
     )
-    query = Query(*phrases)
+    query = tuple(phrases)
     (hits,) = wait_for(opened.search([query], k=k, not_after=day))
     manifest = read_manifest(folder)
     value = fields_of(opened.identity, ("retriever", "dense", "index_digest")) | {
         "reason": manifest.reason,
         "hits": list(map(_hit_as_json, hits)),
     }
-    note = described(manifest, opened.identity.retriever)
+    note = manifest.describe(opened.identity.retriever)
     return Result(value, [_hits_table(hits)], [note])
 
 
@@ -237,7 +213,7 @@ async def _search_online(
         )
     async with aclosing(retriever):
         (hits,) = await retriever.search(
-            [Query(*phrases)],
+            [tuple(phrases)],
             k=k,
             not_after=day,
         )

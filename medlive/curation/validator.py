@@ -12,7 +12,7 @@ from datetime import date
 from typing import Self
 
 from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
-from medlive.evidence.passage import Hit, Passage, Query, Retriever
+from medlive.evidence.passage import Hit, Passage, Retriever
 from medlive.text.quantities import numbers_missing
 
 from .agent import Agent, by_id, ids_of
@@ -159,7 +159,7 @@ async def judge_alignment(
         AgentFailure: If there is no usable reply.
     """
     hits = await library.retriever.search(
-        [Query(*claim.queries) for claim in claims],
+        [tuple(dict.fromkeys(claim.queries)) for claim in claims],
         k=SEARCHED * library.passages,
         not_after=library.not_after,
     )

@@ -9,9 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -29,7 +27,7 @@ from medlive.integrity.log import exclusive, writing
 from . import lexical
 from .corpora.model import Corpus, ReadLog
 from .corpora.survey import Survey
-from .files import room_for, whole_file
+from .files import whole_file
 from .index import (
     DATA,
     DENSE,
@@ -60,25 +58,15 @@ _BUILDING = "building-"
 _EVERY = 1000
 
 
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a build."""
-
-    stage: Literal["reading", "read", "indexing", "embedding"]
-    """`read`: one corpus is read, and `problems` holds the first of what could not be."""
-    passages: int
-    """Passages of the corpus (while reading), embedded, or of the index so far."""
-    problems: tuple[tuple[str, str], ...] = ()
-    """The member and the cause of each."""
-
-
-Report = Callable[[Progress], None]
+Tick = Callable[[int], None]
+"""Gets the passages read of a corpus, indexed or embedded so far."""
 
 
 def build_index(
     corpora: Sequence[Corpus],
     out: Path,
-    progress: Report = lambda _: None,
+    tick: Tick = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
     *,
     fresh: bool = False,
     plan: IndexPlan = WORDS_ALONE,
@@ -86,8 +74,8 @@ def build_index(
     """Read the corpora, build the index at `out`, and return its manifest.
 
     Corpora of other names in the index stay, one of the same name is replaced. Vectors are kept in `out`, so that an
-    encoder never embeds a passage twice. `plan` is as `plan_index` gives it; `fresh` drops the corpora already in the
-    index.
+    encoder never embeds a passage twice. `warn` gets the first of what cannot be read. `plan` is as `plan_index` gives
+    it; `fresh` drops the corpora already in the index.
 
     Raises:
         UsageError: for two corpora of one name.
@@ -111,27 +99,30 @@ def build_index(
             work, readings = Path(folder), []
             for number, corpus in enumerate(corpora):
                 scratch = work / f"corpus-{number}.sqlite"
-                readings.append(_read(corpus, scratch, progress))
-            manifest = _build(out, work, old, readings, plan, progress)
+                readings.append(_read(corpus, scratch, tick, warn))
+            manifest = _build(out, work, old, readings, plan, tick)
             return _with_reranker(out, manifest, plan)
 
 
 _Reading = tuple[Corpus, Survey, ReadLog]
 
 
-def _read(corpus: Corpus, scratch: Path, report: Report) -> _Reading:
+def _read(
+    corpus: Corpus, scratch: Path, tick: Tick, warn: Callable[[str], None]
+) -> _Reading:
     """Read a corpus once into a file, for the decisions about its passages."""
     survey, log = Survey(scratch), ReadLog()
     for passage in corpus.passages(log):
         survey.add(passage)
         if len(survey) % _EVERY == 0:
-            report(Progress("reading", len(survey)))
+            tick(len(survey))
     if not len(survey):
         first = "".join(f"; {member}: {cause}" for member, cause in log.problems[:1])
         raise BadInput(
             f"{corpus.path} has no passages ({log.problem_count} problems{first})"
         )
-    report(Progress("read", len(survey), tuple(log.problems)))
+    for member, cause in log.problems:
+        warn(f"{member}: {cause}")
     return corpus, survey, log
 
 
@@ -141,7 +132,7 @@ def _build(
     old: IndexFolder | None,
     readings: Sequence[_Reading],
     plan: IndexPlan,
-    report: Report,
+    tick: Tick,
 ) -> IndexManifest:
     """Build the index in `work`, and let it replace the old one."""
     data = work / "data"
@@ -158,8 +149,8 @@ def _build(
         counts[passage.corpus] += 1
         languages.add(passage.language)
         if ordinal % _EVERY == 0:
-            report(Progress("indexing", ordinal))
-    sides = [_build_side(out, data, n, plan, report) for n in range(len(plan.sides))]
+            tick(ordinal)
+    sides = [_build_side(out, data, n, plan, tick) for n in range(len(plan.sides))]
     dense = [side for side in sides if side is not None]
     built_at = now()
     for corpus, survey, log in readings:
@@ -218,7 +209,7 @@ def _build_side(
     data: Path,
     number: int,
     plan: IndexPlan,
-    report: Report,
+    tick: Tick,
 ) -> DenseEntry | None:
     """Embed what is new for one encoder, arrange all its vectors, and measure them.
 
@@ -227,7 +218,7 @@ def _build_side(
         data: The data folder that is being built, with its words' side.
         number: Which of the sides of `plan`.
         plan: The encoders.
-        report: Gets the progress.
+        tick: Gets the passages embedded so far.
 
     Returns:
         The side; None where no passage is in the encoder's languages.
@@ -244,7 +235,7 @@ def _build_side(
     vectors.embed_missing(
         map(store.get, readable),
         encoder,
-        progress=lambda count: report(Progress("embedding", count)),
+        progress=tick,
     )
     queries = None
     if len(readable) > dense.FLAT_UP_TO:
@@ -319,7 +310,6 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
 def _write_manifest(out: Path, manifest: IndexManifest) -> None:
     with whole_file(out / MANIFEST) as handle:
         handle.write((manifest.model_dump_json(indent=1) + "\n").encode())
-    sync(out)
 
 
 def _remove_leftovers(out: Path) -> None:
@@ -339,6 +329,5 @@ def _locked(out: Path) -> Iterator[None]:
     """Lock the folder, and create it if necessary."""
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        (out / ".lock").touch()
-    with room_for(out), exclusive(out / ".lock"):
-        yield
+        with exclusive(out / ".lock"):
+            yield

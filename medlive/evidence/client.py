@@ -26,9 +26,8 @@ from medlive.guard.http import (
 )
 from medlive.guard.printable import printable
 from medlive.guard.trust import is_loopback
+from medlive.integrity.log import writing
 from medlive.integrity.paths import create_below, path_below
-
-from .files import room_for
 
 T = TypeVar("T")
 
@@ -168,7 +167,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                     part.unlink(missing_ok=True)
                     size = 0
                 with (
-                    room_for(part),
+                    writing(part),
                     create_below(root, name, append=True) as file,
                     BufferedWriter(file) as handle,
                 ):

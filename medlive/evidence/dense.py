@@ -34,7 +34,7 @@ from .manifest import (
     RerankerEntry,
     SideWeight,
 )
-from .passage import Passage, Query
+from .passage import Passage
 from .retriever import DenseSide, IndexRetriever
 from .store import PassageStore
 from .vectors import Matrix, Ordinals, StoredVectors
@@ -354,7 +354,7 @@ def measure_reranker(reranker: Reranker, retriever: IndexRetriever) -> RerankerE
     before, after, store = [], [], retriever.store
     for asked in _questions(store, np.arange(len(store))).values():
         for question in asked[:RERANKED_ITEMS]:
-            [hits] = retriever.search_now([Query(question)], _LOOKED_FOR, None)
+            [hits] = retriever.search_now([(question,)], _LOOKED_FOR, None)
             passages = [hit.passage for hit in hits]
             pairs = [passage.title_and_text for passage in passages]
             order = np.argsort(-reranker.score(question, pairs), kind="stable")

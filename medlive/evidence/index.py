@@ -177,7 +177,7 @@ def open_index(
 
     Args:
         path: The index's folder.
-        settings: Where models are looked for; None for below `path`.
+        settings: Where models are looked for; None for `models` below `path`.
         encoders: Encoders that are open already, by the name that the manifest gives them; others are opened.
         retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
         verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
@@ -188,7 +188,7 @@ def open_index(
         ConfigError: for an encoder that the settings do not describe any more.
         UsageError: for a dense search of an index without vectors.
     """
-    models = settings or EncoderSettings(home=path)
+    models = settings or EncoderSettings(models=path / "models")
 
     def open_folder(index: IndexFolder) -> IndexRetriever:
         manifest = index.manifest

@@ -150,6 +150,25 @@ class IndexManifest(BaseModel, frozen=True, extra="forbid"):
             entry.name: entry.fetched.digest for entry in self.corpora if entry.fetched
         }
 
+    def describe(self, retriever: str | None = None) -> str:
+        """Return in a line what searches it, and why by words alone where it does; `retriever` as it was asked for."""
+        if not self.dense:
+            return f"bm25 only: {self.reason}"
+        if retriever == "bm25":
+            return "bm25 only, as asked for"
+        sides = []
+        for entry in self.dense:
+            recall = entry.part.recall
+            exact = f"{recall.queries} queries" if recall.queries else "exact"
+            counts = [
+                f"{part.language} counts {part.weight:g}" for part in entry.weights
+            ]
+            sides.append(
+                f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
+                f" {', '.join(counts)}"
+            )
+        return f"{retriever or self.retriever}: {'; '.join(sides)}"
+
 
 def index_digest(
     parameters: Mapping[str, float | int | str],
@@ -213,21 +232,10 @@ def read_manifest(folder: Path) -> IndexManifest:
 
 
 def describe_retriever(folder: Path, retriever: str | None = None) -> str:
-    """Return in a line which retriever searches the index in `folder`, and why it is not hybrid where it is not.
-
-    `retriever` is the configured one; None for the index's own.
-    """
+    """Return in a line what searches the index in `folder`; `retriever` is the configured one, None for its own."""
     try:
         manifest = read_manifest(folder)
     except EvidenceUnavailable as exc:
         return f"none: {exc.message}"
-    index = f"index {folder.name} of {manifest.built_at:%Y-%m-%d}"
-    if not manifest.dense:
-        return f"BM25, {index} (not hybrid: {manifest.reason})"
-    name = retriever or manifest.retriever
-    if name == "bm25":
-        return f"BM25, {index} (not hybrid: configured as bm25)"
-    names = []
-    for entry in manifest.dense:
-        names.append(f"{entry.encoder.name} for {', '.join(entry.languages)}")
-    return f"{'BM25 + ' if name == 'hybrid' else ''}{'; '.join(names)}, {index}"
+    built = f"index {folder.name} of {manifest.built_at:%Y-%m-%d}"
+    return f"{built}, {manifest.describe(retriever)}"

@@ -78,17 +78,9 @@ class Hit:
     shown: str = ""  # What a judge was given of it; empty for nothing
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Query:
-    """What is looked for: one phrase, or several that look at it from different sides, fused by rank."""
-
-    phrases: tuple[str, ...]
-
-    def __init__(self, *phrases: str) -> None:
-        """`phrases` are plain text, whatever they hold. Raises ValueError without any."""
-        if not phrases:
-            raise ValueError("a query needs a phrase")
-        object.__setattr__(self, "phrases", tuple(dict.fromkeys(phrases)))
+Phrases = tuple[str, ...]
+"""A query: one phrase, or several different ones that look at it from different sides, fused by rank; plain text,
+whatever they hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +102,7 @@ class Retriever(Protocol):
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,

@@ -54,8 +54,8 @@ def plan_index(
     if requested:
         routes = _named([("all", name) for name in requested], settings)
         why = "it was asked for"
-    elif settings.by_language:
-        routes = _named(settings.by_language.items(), settings)
+    elif settings.encoders:
+        routes = _named(settings.encoders.items(), settings)
         why = "[evidence.encoders] names it"
     elif known:
         routes = {where: entry.languages for where, entry in known.items()}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from .corpora.parsing.text import language_of
 from .encoders.model import Encoder, Reranker
 from .lexical import LexicalIndex
-from .passage import Hit, IndexIdentity, Place, Query, SideHit
+from .passage import Hit, IndexIdentity, Phrases, Place, SideHit
 from .store import Order, PassageStore
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class IndexRetriever:
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,
@@ -121,8 +121,7 @@ class IndexRetriever:
         """For each query its k best hits (k ≥ 1), best first; equal scores are ordered by passage id.
 
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
-        side, undated ones stay. `score` is the sum of reciprocal ranks where sides are fused, a cross-encoder's where
-        it re-ranks, else the one side's own.
+        side, undated ones stay. `score` is the sum of reciprocal ranks, or a cross-encoder's where it re-ranks.
 
         Raises IndexCorrupt if a file of the index is damaged.
         """
@@ -132,14 +131,14 @@ class IndexRetriever:
 
     def search_now(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         k: int,
         not_after: date | None,
     ) -> list[list[Hit]]:
         """As `search`, blocking, without its checks."""
         depth = max(k, DEPTH)
         allowed = self.store.allowed(not_after) if self.dense else None
-        phrases = dict.fromkeys(p for query in queries for p in query.phrases)
+        phrases = dict.fromkeys(p for query in queries for p in query)
         nearest: dict[str, Order] = {}
         for side in self.dense:
             own = [phrase for phrase in phrases if self._reader_of(phrase) is side]
@@ -154,7 +153,7 @@ class IndexRetriever:
                 if self.lexical is not None:
                     orders[place] = self.lexical.search(text, depth, not_after)
                     weights[place] = weight
-            for number, phrase in enumerate(query.phrases):
+            for number, phrase in enumerate(query):
                 if reader := self._reader_of(phrase):
                     orders["dense", number] = nearest[phrase]
                     weights["dense", number] = reader.weight_of(phrase)
@@ -172,21 +171,18 @@ class IndexRetriever:
 
     def _hits_of(
         self,
-        query: Query,
+        query: Phrases,
         orders: dict[Place, Order],
         weights: Mapping[Place, float],
         k: int,
     ) -> list[Hit]:
         """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
         wanted = max(k, RERANKED) if self.reranker else k
-        if self.identity.retriever == "hybrid" or len(query.phrases) > 1:
-            best: Order = self.store.ordered(fused(orders, weights), wanted)
-        else:
-            best = next(iter(orders.values()), ())[:wanted]
+        best = self.store.ordered(fused(orders, weights), wanted)
         passages = {ordinal: self.store.get(ordinal) for ordinal, _ in best}
         if self.reranker is not None:
             pairs = [passage.title_and_text for passage in passages.values()]
-            scores = self.reranker.score(query.phrases[0][:_QUERY_CHARS], pairs)
+            scores = self.reranker.score(query[0][:_QUERY_CHARS], pairs)
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
             best = orders["rerank", 0] = self.store.ordered(list(reread), wanted)
         places: dict[int, list[SideHit]] = defaultdict(list)
@@ -203,16 +199,16 @@ def _rounded(score: float) -> float:
     return float(f"{score:.{_DIGITS}g}")
 
 
-def _searched(query: Query) -> Iterator[tuple[Place, str, float]]:
+def _searched(query: Phrases) -> Iterator[tuple[Place, str, float]]:
     """What is searched by its words, and what each order counts: one in all, of which joint orders have their share.
 
     All words of a query's phrases together have an order for each language, so that a claim that is searched by three
     English phrases and in its own Chinese words finds what is written in Chinese. One phrase alone has none.
     """
-    count = len(query.phrases)
+    count = len(query)
     share = JOINT if count > 1 else 0.0
     words: dict[str, list[str]] = {}
-    for number, phrase in enumerate(query.phrases):
+    for number, phrase in enumerate(query):
         words.setdefault(language_of(phrase), []).append(phrase)
         yield ("lexical", number), phrase, 1 - share
     for number, phrases in enumerate(words.values() if share else ()):

@@ -9,6 +9,7 @@ precision, at half the size.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -97,7 +98,7 @@ class VectorStore:
                 f"{absent} of {len(keys)} passages have no vector of {self.encoder.name} in {self.folder}",
                 hint="embed them: medlive evidence build CORPUS... (see medlive evidence build --help)",
             )
-        return StoredVectors(self.encoder, keys, self._shards, rows)
+        return StoredVectors(self.encoder, keys_digest(keys), self._shards, rows)
 
     def embed_missing(
         self,
@@ -217,34 +218,27 @@ class VectorStore:
             handle.write(entry.model_dump_json().encode() + b"\n")
 
 
+@dataclass(eq=False)
 class StoredVectors:
     """Vectors in the order of an index's passages."""
 
-    def __init__(
-        self,
-        encoder: EncoderIdentity,
-        keys: Keys,
-        shards: Sequence[NDArray[np.float16]],
-        rows: Ordinals,
-    ) -> None:
-        """`rows` says where the vector of each key is in all shards together."""
-        self.encoder = encoder
-        self.keys_digest = keys_digest(keys)
-        self._shards = shards
-        self._starts = np.cumsum([0, *map(len, shards)])
-        self._rows = rows
+    encoder: EncoderIdentity
+    keys_digest: str
+    shards: Sequence[NDArray[np.float16]]
+    places: Ordinals  # Of each passage's vector in all shards together
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.places)
 
     def rows(self, ordinals: Ordinals) -> Matrix:
         """Return the vectors of these ordinals, of shape (n, dimension)."""
-        rows = self._rows[ordinals]
-        numbers = np.searchsorted(self._starts, rows, side="right") - 1
+        rows = self.places[ordinals]
+        starts = np.cumsum([0, *map(len, self.shards)])
+        numbers = np.searchsorted(starts, rows, side="right") - 1
         out = np.empty((len(rows), self.encoder.dimension), dtype=np.float32)
         for number in np.unique(numbers):
             chosen = numbers == number
-            out[chosen] = self._shards[number][rows[chosen] - self._starts[number]]
+            out[chosen] = self.shards[number][rows[chosen] - starts[number]]
         return out
 
 

@@ -183,17 +183,16 @@ class _Backend(httpcore2.AnyIOBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to the first address that answers."""
+        failure: Exception = httpcore2.ConnectError(f"{host} has no address")
         try:
             addresses = await self._addresses(host, port)
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error
-        for address in addresses[:-1]:
+        for address in addresses:
             try:
                 return await super().connect_tcp(
                     address, port, timeout, local_address, socket_options
                 )
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
-        return await super().connect_tcp(
-            addresses[-1], port, timeout, local_address, socket_options
-        )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure

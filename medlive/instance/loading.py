@@ -284,14 +284,10 @@ def _merge_environment(
     if folder := env.get("MEDLIVE_PLUGINS"):
         values["plugins"] = str(Path(folder).expanduser().absolute())
         origins["plugins"] = "MEDLIVE_PLUGINS"
-    urls = {
-        "MEDLIVE_DATABASE_URL": env.get("MEDLIVE_DATABASE_URL"),
-        "MEDLIVE_DATABASE_HOST": _database_by_parts(env),
-    }
-    for variable, url in urls.items():
-        if url:
-            values["database_url"] = url
-            origins["database_url"] = variable
+    by_parts = _database_by_parts(env)
+    if url := by_parts or env.get("MEDLIVE_DATABASE_URL"):
+        values["database_url"] = url
+        origins["database_url"] = f"MEDLIVE_DATABASE_{'HOST' if by_parts else 'URL'}"
     for variable, text in env.items():
         # Compose sets variables to "" that the user left out.
         if text and variable.startswith(_PREFIX) and "__" in variable:

@@ -11,21 +11,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
+from medlive.config import RoleSettings, Settings
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.home import models_file
 from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.recorded import RecordedEngine, load_recording
-from medlive.llm.registry import Candidate, Price, Registry
+from medlive.llm.registry import KEY_VARIABLE, Candidate, Price, Registry
 
 from .paths import encoder_settings, index_path
 
 if TYPE_CHECKING:
     from medlive.evidence.retriever import IndexRetriever
     from medlive.llm.openai import OpenAIEngine
-
-DEFAULT_INDEX = "default"
 
 
 def open_endpoint(
@@ -38,15 +36,10 @@ def open_endpoint(
     # OpenAI's client takes half a second to import.
     from medlive.llm.openai import OpenAIEngine
 
-    if settings.base_url is None or settings.model is None:
-        raise ConfigError('engine "openai" needs base_url and model')
-    key, price = read_key(settings.api_key_env), settings.price or price
-    other = {"engine", "recording", "api_key_env", "allow_unpinned", "price"}
     return OpenAIEngine(
-        **settings.model_dump(exclude=other),
-        api_key=key,
-        price=price,
-        key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
+        settings,
+        read_key(settings.api_key_env),
+        price=settings.price or price,
         limiters=limiters,
         pinned=not settings.allow_unpinned,
     )
@@ -54,7 +47,7 @@ def open_endpoint(
 
 def read_key(variable: str | None) -> str:
     """The key in a variable, which must be set (ConfigError); None reads OPENAI_API_KEY, which may be unset."""
-    key = os.environ.get(variable or DEFAULT_KEY_VARIABLE, "")
+    key = os.environ.get(variable or KEY_VARIABLE, "")
     if variable and not key:
         raise ConfigError(f"environment variable {variable} is not set")
     return key
@@ -200,25 +193,6 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetrieve
     )
 
 
-def evidence_folder(settings: Settings, named: str) -> Path:
-    """The folder of an index, given by its name under MEDLIVE_HOME or by a path.
-
-    Raises UsageError for an unknown index.
-    """
-    place = Path(named)
-    if not named or "\0" in named:
-        raise UsageError("--evidence needs the name or folder of an index")
-    indexes = index_path(settings).parent
-    if place.name == named and named != ".." and (indexes / named).is_dir():
-        return indexes / named
-    if place.is_dir():
-        return place
-    raise UsageError(
-        f"unknown evidence index {named!r}",
-        hint="name the folder of one; medlive evidence build makes it",
-    )
-
-
 @asynccontextmanager
 async def serve_rules(
     settings: Settings,
@@ -231,8 +205,9 @@ async def serve_rules(
 
     `sample-evidence` searches the evidence index; `warn` is called if there is none.
     """
+    from medlive.guard.serving import serve_app
     from medlive.llm.rules.engine import RulesEngine
-    from medlive.llm.rules.server import serve
+    from medlive.llm.rules.server import build_app
 
     retriever = None
     with suppress(IndexMissing):
@@ -244,16 +219,11 @@ async def serve_rules(
         )
 
     async def search(question: str) -> list[str]:
-        from medlive.evidence.passage import Query
 
         assert retriever is not None
-        (hits,) = await retriever.search([Query(question)], k=5)
+        (hits,) = await retriever.search([(question,)], k=5)
         return [hit.passage.text for hit in hits]
 
-    async with serve(
-        RulesEngine,
-        host=host,
-        port=port,
-        search=search if retriever else None,
-    ) as url:
-        yield url
+    app = build_app(RulesEngine(), search if retriever else None)
+    async with serve_app(app, host, port) as address:
+        yield f"{address}/v1"

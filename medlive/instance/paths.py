@@ -25,15 +25,7 @@ def corpora_path(settings: Settings) -> Path:
 def encoder_settings(settings: Settings) -> EncoderSettings:
     """Where encoder models are searched for, and how they are run."""
     evidence = settings.evidence
-    return EncoderSettings(
-        home=settings.home,
-        models=evidence.models,
-        device=evidence.device,
-        batch=evidence.batch,
-        own=evidence.own_encoders,
-        by_language={str(k): name for k, name in evidence.encoders.items()},
-        reranker=evidence.reranker or "",
-    )
+    return evidence.model_copy(update={"models": settings.home / evidence.models})
 
 
 def archive_path(settings: Settings) -> Path:

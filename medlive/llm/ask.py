@@ -23,9 +23,9 @@ from medlive.errors import (
     RequestRefused,
     first_fault,
 )
+from medlive.guard.circuit import circuit_of
 
 from .budget import Budget, BudgetSpent
-from .circuit import circuit_of
 from .engine import (
     UNNAMED,
     Engine,
@@ -103,25 +103,19 @@ class CallOutcome(StrEnum):
     OVER_BUDGET = "over_budget"
 
 
+@dataclass(eq=False)
 class Unusable(Exception):
-    """A call brought nothing that can be used; the text says why, for the repair and the record."""
+    """A call brought nothing that can be used."""
 
-    def __init__(
-        self,
-        problem: str,
-        outcome: CallOutcome = CallOutcome.INVALID,
-        *,
-        rest: Request | None = None,
-        partial: bool = False,
-        by_another_model: bool = False,
-    ) -> None:
-        """`rest` is what is left to ask; `partial`: a part of the reply could be used; `by_another_model`: another
-        one answered than the pinned one."""
-        super().__init__(problem)
-        self.outcome = outcome
-        self.rest = rest
-        self.partial = partial
-        self.by_another_model = by_another_model
+    problem: str  # Why, for the repair and the record
+    outcome: CallOutcome = CallOutcome.INVALID
+    rest: Request | None = None  # What is left to ask
+    partial: bool = False  # Whether a part of the reply could be used
+    # Whether another one answered than the pinned one
+    by_another_model: bool = False
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class Attempt(NamedTuple):

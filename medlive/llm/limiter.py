@@ -9,8 +9,9 @@ import asyncio
 import time
 from collections import deque
 
-from .circuit import Circuit, CircuitStore, circuit_key, circuit_name
-from .wire import Ended, JsonMode
+from medlive.guard.circuit import Circuit, CircuitStore, circuit_key, circuit_name
+
+from .wire import Ended
 
 START = 16  # The limit at first, where more is allowed
 GROWTH = 3.0  # Added for each answer before the first cut, while somebody waits
@@ -27,8 +28,6 @@ class Limiter:
         """Calls that may be under way now, adapted."""
         self._cut_at = -1.0
         """When the limit was last cut; -1 if it never was."""
-        self.json_modes: dict[str, JsonMode] = {}
-        """By model, how JSON is asked for where a stricter way was refused."""
         self.under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._paused_until = 0.0

@@ -35,11 +35,10 @@ from .engine import (
 )
 from .limiter import Limiters
 from .prompts import render
-from .registry import Price
+from .registry import KEY_VARIABLE, JsonMode, Price, RoleEndpoint
 from .wire import (
     JSON_MODES,
     Ended,
-    JsonMode,
     Refusal,
     Trouble,
     chat_body,
@@ -71,20 +70,10 @@ class OpenAIEngine:
 
     def __init__(
         self,
-        model: str,
-        base_url: str,
+        endpoint: RoleEndpoint,
         api_key: str = "",
-        parameters: Mapping[str, Any] | None = None,
         *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        key_header: str | None = None,
-        timeout_s: float = 120.0,
-        max_retries: int = 4,
-        concurrency: int = 16,
-        json_mode: JsonMode = "schema",
         price: Price | None = None,
-        key_variable: str | None = None,
         backoff_s: float = 0.5,
         limiters: Limiters | None = None,
         pinned: bool = True,
@@ -92,20 +81,18 @@ class OpenAIEngine:
         """Raises ConfigError for a URL, a parameter or a key that cannot be.
 
         Args:
-            base_url: The address before `/chat/completions`; it may end in a query.
-            parameters: Sent as they are (temperature, …).
-            query: Query parameters of every request, as Azure's `api-version`.
-            headers: Headers of every request; no secrets, since they are stored with a configuration.
-            key_header: The header with the key; None for `Authorization: Bearer`, on deployments of Azure "api-key".
-            timeout_s: Seconds for one whole attempt.
-            max_retries: The attempts after the first.
-            concurrency: Most attempts under way.
-            json_mode: Where to start: an endpoint that refuses it is asked the looser way from then on.
-            key_variable: The environment variable's name, for hints.
+            endpoint: Where the model is, and how it is asked: an endpoint that refuses its `json_mode` is asked the
+                looser way from then on.
+            api_key: Its key, "" for none.
+            price: What the model costs; None: unknown.
+            backoff_s: Seconds before the second attempt; they double.
             limiters: Shared by engines: one limit at an endpoint, one circuit for a model there. None for its own.
-            pinned: Whether replies must name `model`.
+            pinned: Whether replies must name the model.
         """
-        self._parameters = _checked_parameters(model, parameters or {})
+        model, base_url = endpoint.model, endpoint.base_url
+        if model is None or base_url is None:
+            raise ConfigError('engine "openai" needs base_url and model')
+        self._parameters = _checked_parameters(model, endpoint.parameters)
         self._secret = api_key.strip()
         if not (self._secret.isascii() and self._secret.isprintable()):
             raise ConfigError(
@@ -118,7 +105,7 @@ class OpenAIEngine:
         self._client = AsyncOpenAI(
             api_key=self._secret or "none",
             base_url=address._replace(query="").geturl(),
-            default_query={**dict(parse_qsl(address.query)), **(query or {})},
+            default_query={**dict(parse_qsl(address.query)), **endpoint.query},
             max_retries=0,
             http_client=reply_client(
                 ENDPOINT_BODY_BYTES, proxy=_proxy_of(host, address.scheme)
@@ -127,9 +114,10 @@ class OpenAIEngine:
         # From variables that only OpenAI's client reads: they would go to every endpoint.
         self._client.organization = self._client.project = None
         self._client._custom_headers = {}
+        key_header = endpoint.key_header
         if key_header is None and _AZURE_DEPLOYMENT in address.path:
             key_header = "api-key"
-        self._headers = _sent_headers(self._secret, key_header, headers or {})
+        self._headers = _sent_headers(self._secret, key_header, endpoint.headers)
         self._model = model
         self.price = price
         """What the model costs; None: unknown."""
@@ -141,22 +129,13 @@ class OpenAIEngine:
             pinned=pinned and model != RULES_MODEL,
         )
         """The model and parameters; the rules engine behind HTTP still counts as the rules engine."""
-        self._timeout_s, self._backoff_s = timeout_s, backoff_s
-        self._max_retries = max_retries
-        self._mode, self._key_variable = json_mode, key_variable
+        self._settings, self._backoff_s = endpoint, backoff_s
+        self.json_mode: JsonMode = endpoint.json_mode
+        """How JSON is asked for now; looser than configured once the endpoint refused the stricter way."""
         limiters = limiters or Limiters()
-        self._limiter = limiters.limiter(base_url, self._secret, concurrency)
+        self._limiter = limiters.limiter(base_url, self._secret, endpoint.concurrency)
         self.circuit = limiters.circuit(base_url, self._secret, model)
         """Closed as long as the endpoint answers."""
-
-    def __repr__(self) -> str:
-        return f"OpenAIEngine(model={self._model!r}, endpoint={self._endpoint!r})"
-
-    @property
-    def json_mode(self) -> JsonMode:
-        """How JSON is asked for now; looser than configured once the endpoint refused the stricter way."""
-        learnt = self._limiter.json_modes.get(self._model, self._mode)
-        return max(learnt, self._mode, key=JSON_MODES.index)
 
     async def answer(self, request: Request) -> Reply:
         """The endpoint's reply to a typed request; see Engine for what it raises."""
@@ -178,7 +157,7 @@ class OpenAIEngine:
                 await pay_again(None)
             else:
                 if first is not None:
-                    self._limiter.json_modes[self._model] = mode
+                    self.json_mode = mode
                 return reply
         assert first is not None
         raise self._refused(first) from None
@@ -240,7 +219,7 @@ class OpenAIEngine:
                 and self._limiter.answered > served
                 and spared < MOST_SPARED
             )
-            if not is_in_line and attempt > self._max_retries:
+            if not is_in_line and attempt > self._settings.max_retries:
                 raise self._unavailable(trouble, attempt)
             if wait is None:
                 doubled = self._backoff_s * 2.0 ** (0 if is_in_line else attempt - 1)
@@ -296,9 +275,9 @@ class OpenAIEngine:
             self._limiter.leave(began, ended)
 
     async def _exchange(self, content: bytes, *, shaped: bool) -> Reply:
-        started = time.perf_counter()
+        started, limit_s = time.perf_counter(), self._settings.timeout_s
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(limit_s):
                 response = await self._client.post(
                     "/chat/completions",
                     cast_to=httpx2.Response,
@@ -306,7 +285,7 @@ class OpenAIEngine:
                     options={"headers": self._headers},
                 )
         except TimeoutError:
-            cause = f"no answer within {self._timeout_s:g} s"
+            cause = f"no answer within {limit_s:g} s"
             raise Trouble(cause, "overloaded", timed_out=True) from None
         except APIConnectionError as error:
             broken = error.__cause__
@@ -347,7 +326,7 @@ class OpenAIEngine:
 
     def _hint(self, refusal: Refusal) -> str:
         if refusal.is_broke or refusal.status in {401, 403}:
-            variable = self._key_variable or "of this model"
+            variable = self._settings.api_key_env or KEY_VARIABLE
             return f"Check that the variable {variable} is set, and its key's rights and credit."
         if refusal.status in {400, 413, 422}:
             return "Check the parameters that the model is asked with, and that the input fits its context."

@@ -28,6 +28,11 @@ and no model was trained on what came after its own release."""
 
 
 Amount = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Calls = Annotated[int, Field(ge=1, le=1024)]
+JsonMode = Literal["schema", "object", "none"]
+"""How an endpoint is asked for JSON, from the strictest."""
+KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 class Price(BaseModel):
@@ -96,6 +101,19 @@ class Endpoint(BaseModel):
     """Headers of every request; the key belongs in a variable."""
     key_header: str | None = None
     """The header that carries the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
+
+
+class RoleEndpoint(Endpoint):
+    """An endpoint, and how it is asked."""
+
+    concurrency: Calls = 32
+    """Most concurrent calls; roles with the same base_url and key share the largest limit."""
+    json_mode: JsonMode = "schema"
+    """How JSON is requested first; if the endpoint refuses, the next looser mode is used."""
+    timeout_s: Positive = 120.0
+    """Seconds after which a request is given up."""
+    max_retries: Annotated[int, Field(ge=0, le=20)] = 5
+    """How often a request that failed is sent again."""
 
 
 class Candidate(Endpoint):

@@ -3,8 +3,9 @@
 import asyncio
 from dataclasses import replace
 
+from medlive.guard.circuit import circuit_of
+
 from .budget import Budget
-from .circuit import circuit_of
 from .engine import Engine, Reply, ReplyStore, Request
 
 CLOSING_S = 10.0

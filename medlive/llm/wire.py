@@ -16,7 +16,7 @@ from medlive.integrity.digest import canonical_json
 
 from .engine import UNNAMED, Finish, Reply, Request, Usage
 from .reading import split_thinking
-from .registry import Price
+from .registry import JsonMode, Price
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -74,8 +74,6 @@ Ended = Literal["answered", "limited", "overloaded", "other"]
 no answer in time are `overloaded`; a refused connection is `other`."""
 
 
-JsonMode = Literal["schema", "object", "none"]
-"""How an endpoint is asked for JSON."""
 JSON_MODES: tuple[JsonMode, ...] = get_args(JsonMode)
 """From the strictest."""
 

@@ -28,6 +28,13 @@ from medlive.evidence.passage import Retriever
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
 from medlive.filters.rules import FilterChain
+from medlive.guard.circuit import (
+    Circuit,
+    CircuitStore,
+    Opening,
+    circuit_key,
+    circuit_of,
+)
 from medlive.instance.loading import validate_section
 from medlive.instance.opening import (
     build_engine,
@@ -37,13 +44,6 @@ from medlive.instance.opening import (
 )
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget
-from medlive.llm.circuit import (
-    Circuit,
-    CircuitStore,
-    Opening,
-    circuit_key,
-    circuit_of,
-)
 from medlive.llm.engine import endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import load_prompt

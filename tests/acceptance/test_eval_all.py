@@ -16,9 +16,9 @@ from medlive.__main__ import run
 from medlive.evaluation.asking.plan import run_logs, spent_of
 from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
 from tests.support.counting_endpoint import counting_endpoint
+from tests.support.engines import serve
 from tests.support.publishing import a_snapshot
 from tests.support.releases import case, release
 

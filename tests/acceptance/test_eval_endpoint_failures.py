@@ -41,6 +41,7 @@ from tests.support.bad_endpoint import (
     sends,
     slow,
 )
+from tests.support.engines import engine_at
 
 JUDGE = "judge-2026-11-01"
 CASES = 40
@@ -182,7 +183,7 @@ class _Faulty:
 
 
 def _engine(url: str, timeout_s: float) -> OpenAIEngine:
-    return OpenAIEngine(
+    return engine_at(
         JUDGE,
         url,
         "k",

@@ -11,8 +11,8 @@ import pytest
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
 from medlive.evidence.online import service
+from medlive.guard import circuit
 from medlive.instance.loading import read_settings
-from medlive.llm import circuit
 from medlive.service.work import jobs, taken
 from medlive.service.work.worker import run_worker
 from tests.support.instance import Done, Instance, write_lines

@@ -13,7 +13,7 @@ from medlive.__main__ import main
 from medlive.demo.samples import SampleThread, sample_evidence_path
 from medlive.integrity.paths import walk
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
+from tests.support.engines import serve
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance, write_lines
 from tests.support.server import own_database

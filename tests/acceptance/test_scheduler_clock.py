@@ -17,8 +17,8 @@ from medlive.config import Settings
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
+from medlive.guard.circuit import Opening, circuit_key
 from medlive.instance.loading import read_settings
-from medlive.llm.circuit import Opening, circuit_key
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained

@@ -14,7 +14,7 @@ import httpx2
 from aiohttp import web
 
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
+from tests.support.engines import serve
 
 MODEL = "chaos-1"
 """Not a name of the rules engine's, so that what it makes may be published."""

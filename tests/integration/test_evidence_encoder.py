@@ -3,7 +3,6 @@
 import json
 import shutil
 import socket
-from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import permutations
@@ -119,16 +118,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def own(models: Path, tmp_path_factory: pytest.TempPathFactory) -> EncoderSettings:
     """Settings without a cache."""
-    return EncoderSettings(
-        home=tmp_path_factory.mktemp("home"),
-        models=models,
-    )
+    return EncoderSettings(models=models)
 
 
 @pytest.fixture
 def damaged(own: EncoderSettings, copied: Path) -> EncoderSettings:
     """The same over models that a test may damage."""
-    return replace(own, models=copied)
+    return own.model_copy(update={"models": copied})
 
 
 @pytest.fixture(scope="module")
@@ -270,10 +266,10 @@ def test_a_text_does_not_depend_on_its_batch_nor_on_its_place(
     own: EncoderSettings,
 ) -> None:
     pairs = [*PAIRS * 3, ("heart", "dose " * 40)]
-    whole = open_encoder("medcpt", settings=replace(own, batch=5)).encode_passages(
-        pairs
-    )
-    alone = open_encoder("medcpt", settings=replace(own, batch=1))
+    whole = open_encoder(
+        "medcpt", settings=own.model_copy(update={"batch": 5})
+    ).encode_passages(pairs)
+    alone = open_encoder("medcpt", settings=own.model_copy(update={"batch": 1}))
     order = np.random.default_rng(0).permutation(len(pairs))
     shuffled = alone.encode_passages([pairs[place] for place in order])
     np.testing.assert_allclose(whole[order], shuffled, atol=2e-5)
@@ -405,7 +401,7 @@ def test_a_cross_encoder_of_random_weights_loses_and_stays_off(
     corpus.write_text("".join(rows), "utf-8")
     # The table's entry, and a cross-encoder's folder.
     for name in ("medcpt", str(models / CROSS)):
-        configured = replace(own, reranker=name)
+        configured = own.model_copy(update={"reranker": name})
         plan = plan_index(folder, (), configured)._replace(sides=())
         assert plan.reranker.name == name
         manifest = build_index([open_corpus(corpus)], folder, plan=plan)
@@ -423,7 +419,7 @@ def test_a_plain_folder_wants_its_pooling_said_and_a_configured_one_has_it(
         open_encoder(folder, settings=own)
     assert "[evidence.own_encoders" in (caught.value.hint or "")
     entry = EncoderModel(query=folder, pooling="mean", query_prompt="fever ")
-    settings = replace(own, own={"mine": entry})
+    settings = own.model_copy(update={"own_encoders": {"mine": entry}})
     outputs = plain(models / QUERY, ["fever cough"], 512)
     mean = outputs[0][1].last_hidden_state[0].mean(0).numpy()
     vector = open_encoder("mine", settings=settings).encode_queries(["cough"])[0]

@@ -7,18 +7,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
-from medlive.evidence.build import Progress, build_index
+from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.index import open_index, verify_index
-from medlive.evidence.passage import Query
 from medlive.evidence.plan import plan_index
 from tests.support.real_encoders import missing, serve_e5, unpack_minilm
 
@@ -48,12 +46,12 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncoderSettin
     minilm = unpack_minilm(tmp_path_factory.mktemp("models") / "minilm")
     with serve_e5() as e5:
         yield EncoderSettings(
-            home=tmp_path_factory.mktemp("home"),
-            own={
+            models=tmp_path_factory.mktemp("models"),
+            own_encoders={
                 "minilm": EncoderModel(query=str(minilm), languages=("en",)),
                 "e5": e5,
             },
-            by_language={"en": "minilm", "zh": "e5"},
+            encoders={"en": "minilm", "zh": "e5"},
         )
 
 
@@ -88,8 +86,8 @@ def test_each_language_is_found_by_its_meaning(
     retriever = open_index(index, settings=settings)
     # None of the words is in the passage that is meant.
     queries = [
-        Query("my child wheezes and cannot get enough air"),
-        Query("脚趾突然又肿又痛怎么办"),
+        ("my child wheezes and cannot get enough air",),
+        ("脚趾突然又肿又痛怎么办",),
     ]
     english, chinese = asyncio.run(retriever.search(queries, k=1))
     assert english[0].passage.title == "Asthma"
@@ -99,9 +97,9 @@ def test_each_language_is_found_by_its_meaning(
     }
 
 
-def embedded(steps: list[Progress]) -> list[int]:
-    """How many passages each report of a batch counts."""
-    return [step.passages for step in steps if step.stage == "embedding"]
+def embedded(counts: list[int]) -> list[int]:
+    """How many passages each report of a batch counts: they follow the first one, of words."""
+    return counts[1:]
 
 
 def test_an_index_is_built_on_and_nothing_is_embedded_twice(
@@ -109,8 +107,8 @@ def test_an_index_is_built_on_and_nothing_is_embedded_twice(
 ) -> None:
     more = tmp_path / "more.jsonl"
     more.write_text(json.dumps({"id": "1", "title": "Croup", "text": "Dexamethasone."}))
-    steps: list[Progress] = []
-    plan = plan_index(index, (), replace(settings, by_language={}))
+    steps: list[int] = []
+    plan = plan_index(index, (), settings.model_copy(update={"encoders": {}}))
     assert [encoder.identity.where for encoder, _ in plan.sides] == ["minilm", "e5"]
     build_index([open_corpus(more)], index, steps.append, plan=plan)
     assert embedded(steps) == [1, 1]
@@ -126,11 +124,11 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 corpus, folder, model = map(Path, sys.argv[1:])
 own = {"minilm": EncoderModel(query=str(model), languages=("en",))}
-settings = EncoderSettings(home=folder.parent, own=own, by_language={"all": "minilm"})
+settings = EncoderSettings(models=folder.parent, own_encoders=own, encoders={"all": "minilm"})
 vectors.SHARD = 8
 plan = plan_index(folder, (), settings)
-def step(progress):
-    print(progress.stage, progress.passages, flush=True)
+def step(passages):
+    print(passages, flush=True)
 build_index([open_corpus(corpus)], folder, step, plan=plan)
 """
 
@@ -147,17 +145,16 @@ def test_a_killed_build_goes_on_and_embeds_nothing_twice(
                 {"id": f"{title}{number}", "title": title, "text": f"{text} {number}"}
             )
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    folder, model = tmp_path / "index", settings.own["minilm"].query
+    folder, model = tmp_path / "index", settings.own_encoders["minilm"].query
     child = [sys.executable, "-c", CHILD, str(corpus), str(folder), model]
     with subprocess.Popen(child, stdout=subprocess.PIPE, text=True) as build:
         assert build.stdout is not None
         for line in build.stdout:
-            if line.startswith("embedding") and int(line.split()[1]) >= 16:
+            if int(line) >= 16:
                 build.send_signal(signal.SIGKILL)
                 break
     again = subprocess.run(child, capture_output=True, text=True, check=True)
-    lines = again.stdout.splitlines()
-    count = int([line for line in lines if "embedding" in line][-1].split()[1])
+    count = int(again.stdout.splitlines()[-1])
     # The shard that was told last may not have been written yet.
     assert 0 < count <= len(rows) - 8
     assert verify_index(folder).dense[0].part.count == len(rows)
@@ -166,13 +163,15 @@ def test_a_killed_build_goes_on_and_embeds_nothing_twice(
 def test_a_model_that_changed_under_its_name_is_noticed(
     index: Path, settings: EncoderSettings
 ) -> None:
-    e5 = settings.own["e5"]
+    e5 = settings.own_encoders["e5"]
     swapped = e5.model_copy(update={"query": "e5-passage", "passage": "e5-query"})
-    changed = replace(settings, own={**settings.own, "e5": swapped})
+    changed = {**settings.own_encoders, "e5": swapped}
+    changed_settings = settings.model_copy(update={"own_encoders": changed})
     with pytest.raises(IndexOutdated, match="e5"):
-        open_index(index, settings=changed)
+        open_index(index, settings=changed_settings)
     elsewhere = e5.model_copy(update={"base_url": f"{e5.base_url}/"})
-    open_index(index, settings=replace(settings, own={**settings.own, "e5": elsewhere}))
+    own = {**settings.own_encoders, "e5": elsewhere}
+    open_index(index, settings=settings.model_copy(update={"own_encoders": own}))
 
 
 @pytest.fixture
@@ -180,9 +179,13 @@ def english(
     settings: EncoderSettings, tmp_path: Path
 ) -> tuple[EncoderSettings, Path, Path]:
     """An index with MiniLM alone, from a folder that a test may spoil: its settings, the index and the model."""
-    model = Path(shutil.copytree(settings.own["minilm"].query, tmp_path / "model"))
+    model = Path(
+        shutil.copytree(settings.own_encoders["minilm"].query, tmp_path / "model")
+    )
     entry = EncoderModel(query=str(model), languages=("en",))
-    own = replace(settings, own={"ours": entry}, by_language={"en": "ours"})
+    own = settings.model_copy(
+        update={"own_encoders": {"ours": entry}, "encoders": {"en": "ours"}}
+    )
     corpus = tmp_path / "notes.jsonl"
     rows = [{"id": t, "title": t, "text": ENGLISH[t]} for t in ENGLISH]
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -208,7 +211,7 @@ def test_a_damaged_shard_is_named_and_its_passages_are_embedded_anew(
         build_index([more], index, plan=plan)
     shard.with_suffix(".json").unlink()
     shard.unlink()
-    steps: list[Progress] = []
+    steps: list[int] = []
     build_index([more], index, steps.append, plan=plan)
     assert embedded(steps) == [5]
     assert verify_index(index).passages == 10
@@ -225,7 +228,7 @@ def test_weights_that_changed_under_an_index_are_another_encoder(
     with pytest.raises(IndexOutdated, match="vectors were made by encoder ours"):
         open_index(index, settings=own)
     assert open_index(index, settings=own, retriever="bm25").identity.dense is None
-    steps: list[Progress] = []
+    steps: list[int] = []
     corpus = open_corpus(index.parent / "notes.jsonl")
     build_index([corpus], index, steps.append, plan=plan_index(index, (), own))
     assert embedded(steps) == [5]
@@ -291,8 +294,12 @@ def test_an_encoder_that_does_not_know_chinese_spoils_no_chinese_search(
             row = {"id": f"{title}{number}", "title": f"{title}第{number}例报告"}
             rows.append(row | {"text": f"{number}。{text}", "language": "zh"})
     corpus_zh.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    deaf = settings.own["minilm"].model_copy(update={"languages": ("en", "zh")})
-    own = replace(settings, own={"deaf": deaf}, by_language={"all": "deaf"})
+    deaf = settings.own_encoders["minilm"].model_copy(
+        update={"languages": ("en", "zh")}
+    )
+    own = settings.model_copy(
+        update={"own_encoders": {"deaf": deaf}, "encoders": {"all": "deaf"}}
+    )
     manifest = build_index(
         [open_corpus(corpus_zh)],
         tmp_path / "index",
@@ -303,6 +310,6 @@ def test_an_encoder_that_does_not_know_chinese_spoils_no_chinese_search(
     assert weights["zh"].weight < 1
     retriever = open_index(tmp_path / "index", settings=own)
     titles = [row["title"] for row in rows]
-    hits = asyncio.run(retriever.search([Query(title) for title in titles], k=1))
+    hits = asyncio.run(retriever.search([(title,) for title in titles], k=1))
     found = sum(hit[0].passage.title == t for hit, t in zip(hits, titles, strict=True))
     assert found / len(titles) >= 0.95

@@ -24,10 +24,9 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.online import service
 from medlive.evidence.online.retriever import MOST_WORDS, OnlineRetriever, plain_words
-from medlive.evidence.passage import Query
+from medlive.guard import circuit
 from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_text
-from medlive.llm import circuit
 from medlive.service.schedule.scheduler import WORK
 from medlive.service.schedule.steps import RETENTION
 from medlive.service.wiring import (
@@ -100,7 +99,7 @@ async def test_a_claim_meets_both_services_and_nothing_that_was_withdrawn(
 ) -> None:
     retriever = opened(database, served)
     (hits,) = await retriever.search(
-        [Query("colchicine gout")], k=10, not_after=date(2020, 1, 1)
+        [("colchicine gout",)], k=10, not_after=date(2020, 1, 1)
     )
     await retriever.aclose()
     documents = {
@@ -123,9 +122,9 @@ async def test_what_was_answered_once_is_not_asked_again_by_any_worker(
     database: Database, served: LiteratureServer
 ) -> None:
     first, second = opened(database, served), opened(database, served)
-    once = await first.search([Query("colchicine gout")], k=10)
+    once = await first.search([("colchicine gout",)], k=10)
     asked = len(served.asked)
-    assert await second.search([Query("colchicine gout")], k=10) == once
+    assert await second.search([("colchicine gout",)], k=10) == once
     assert len(served.asked) == asked == 3  # esearch, efetch, and Europe PMC's search
     async with database.begin() as session:
         stored = await session.scalars(
@@ -147,7 +146,7 @@ async def test_requests_say_who_asks_and_nothing_else_of_the_thread(
         "Mrs Jane Smith of 12 Baker Street",
         "痛风 秋水仙碱",
     )
-    await retriever.search([Query(*phrases)], k=5)
+    await retriever.search([tuple(phrases)], k=5)
     await retriever.aclose()
     for _, form in served.asked:
         assert form["email"] == "ops@example.org"
@@ -176,7 +175,7 @@ async def test_a_passing_fault_is_asked_again(
     async with serve_literature(GOUT) as server:
         server.faults = [copy_of(fault)]
         retriever = opened(database, server, "pubmed")
-        (hits,) = await retriever.search([Query("colchicine")], k=5)
+        (hits,) = await retriever.search([("colchicine",)], k=5)
         await retriever.aclose()
         assert [hit.passage.text for hit in hits] == [GOUT.abstract]
 
@@ -215,14 +214,14 @@ async def test_a_service_that_fails_is_an_error_and_never_an_empty_result(
         server.faults = [copy_of(fault) for _ in range(service.ATTEMPTS)]
         retriever = opened(database, server, name)
         with pytest.raises(LiteratureUnavailable) as raised:
-            await retriever.search([Query("colchicine")], k=5)
+            await retriever.search([("colchicine",)], k=5)
         assert name in raised.value.message
         assert "k3y" not in raised.value.message
         await retriever.aclose()
         server.faults = []
         retriever = opened(database, server, name)
         # nothing of the failure was kept
-        (hits,) = await retriever.search([Query("colchicine")], k=5)
+        (hits,) = await retriever.search([("colchicine",)], k=5)
         await retriever.aclose()
         assert len(hits) == 1
 
@@ -239,9 +238,9 @@ async def test_a_request_that_is_refused_alone_opens_no_circuit(
         assert retriever is not None
         for number in range(circuit.FAILURES):
             with pytest.raises(LiteratureUnavailable, match="status 400"):
-                await retriever.search([Query(f"colchicine {number}")], k=5)
+                await retriever.search([(f"colchicine {number}",)], k=5)
         assert len(server.asked) == circuit.FAILURES, "each is asked once"
-        (hits,) = await retriever.search([Query("colchicine")], k=5)
+        (hits,) = await retriever.search([("colchicine",)], k=5)
         await retriever.aclose()
         assert len(hits) == 1
 
@@ -263,7 +262,7 @@ async def test_nothing_found_is_an_empty_result(
     database: Database, served: LiteratureServer
 ) -> None:
     retriever = opened(database, served)
-    assert await retriever.search([Query("zebra")], k=5) == [[]]
+    assert await retriever.search([("zebra",)], k=5) == [[]]
     await retriever.aclose()
 
 
@@ -288,10 +287,10 @@ async def test_an_article_that_was_withdrawn_since_is_not_given(
 ) -> None:
     async with serve_literature(GOUT) as server:
         retriever = opened(database, server)
-        assert await retriever.search([Query("colchicine")], k=5) != [[]]
+        assert await retriever.search([("colchicine",)], k=5) != [[]]
         server.articles = [replace(GOUT, retracted=True)]
         # A request that was not made before, with the article's record as it was stored.
-        assert await retriever.search([Query("colchicine gout")], k=5) == [[]]
+        assert await retriever.search([("colchicine gout",)], k=5) == [[]]
         await retriever.aclose()
 
 
@@ -301,9 +300,9 @@ async def test_an_answer_of_today_serves_tomorrow_and_one_about_the_past_has_its
     retriever = opened(database, served)
     today = now().date()
     for day in (today, today + timedelta(days=1)):
-        await retriever.search([Query("colchicine gout")], k=5, not_after=day)
+        await retriever.search([("colchicine gout",)], k=5, not_after=day)
     assert len(served.asked) == 3
-    await retriever.search([Query("colchicine gout")], k=5, not_after=date(2020, 1, 1))
+    await retriever.search([("colchicine gout",)], k=5, not_after=date(2020, 1, 1))
     await retriever.aclose()
     limits = [
         form.get("maxdate") or form.get("query", "") for _, form in served.asked[3:]
@@ -328,7 +327,7 @@ async def test_a_local_corpus_of_a_services_name_keeps_its_digest_and_is_searche
         retriever = open_online(online, database)
         assert retriever is not None
         assert retriever.identity.corpora["pubmed"].startswith("sha256:")
-        (hits,) = await retriever.search([Query("gout")], k=5)
+        (hits,) = await retriever.search([("gout",)], k=5)
         await retriever.aclose()
     assert {side.side for hit in hits for side in hit.sides} >= {
         "lexical",
@@ -367,24 +366,24 @@ async def test_a_service_that_is_away_is_asked_no_more_until_it_answers(
         ]
         assert first is not None
         assert second is not None
-        await second.search([Query("gout")], k=5)
+        await second.search([("gout",)], k=5)
         server.down = True
         for expected in (LiteratureUnavailable, LiteratureUnavailable, CircuitOpen):
             with pytest.raises(expected):
-                await first.search([Query("colchicine")], k=5)
+                await first.search([("colchicine",)], k=5)
         asked = len(server.asked)
         monkeypatch.setattr(circuit, "FRESH_S", 0.0)
         with pytest.raises(CircuitOpen):
-            await second.search([Query("colchicine")], k=5)
+            await second.search([("colchicine",)], k=5)
         assert len(server.asked) == asked
-        assert await second.search([Query("gout")], k=5) != [
+        assert await second.search([("gout",)], k=5) != [
             []
         ]  # what is stored needs no service
         server.down = False
         async with database.begin() as session:
             await session.execute(text("UPDATE circuits SET retry_at = now()"))
-        assert await second.search([Query("colchicine")], k=5) != [[]]
-        assert await first.search([Query("colchicine gout")], k=5) != [[]]
+        assert await second.search([("colchicine",)], k=5) != [[]]
+        assert await first.search([("colchicine gout",)], k=5) != [[]]
         await first.aclose()
         await second.aclose()
 

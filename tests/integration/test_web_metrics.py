@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
-from medlive.llm.circuit import circuit_key, circuit_name
+from medlive.guard.circuit import circuit_key, circuit_name
 from medlive.service.watch.metrics import NAMES, read_metrics
 from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.web.app import metrics_room

@@ -16,9 +16,9 @@ import pytest
 
 from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.model import SnapshotCriterion
+from tests.support.engines import serve
 from tests.unit.snapshot.conftest import META, added, make_case
 
 ROOT = Path(__file__).parents[2]

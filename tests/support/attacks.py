@@ -30,6 +30,7 @@ from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 from tests.support.bad_endpoint import completion
+from tests.support.engines import engine_at
 
 RUN_DATE = date(2026, 11, 21)
 ADVICE = 5
@@ -334,7 +335,7 @@ async def gullible_endpoint() -> AsyncIterator[Gullible]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     model = Gullible(
-        OpenAIEngine(
+        engine_at(
             "model-as-served",
             f"http://127.0.0.1:{runner.addresses[0][1]}/v1",
             max_retries=0,

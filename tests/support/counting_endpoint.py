@@ -46,6 +46,7 @@ async def counting_endpoint(
     async def count(request: Request, answer: RequestResponseEndpoint) -> Response:
         endpoint.bodies[hashlib.sha256(await request.body()).hexdigest()] += 1
         await endpoint.answers.wait()
+        await asyncio.sleep(latency_ms / 1000)
         response = await answer(request)
         parts = [bytes(part) async for part in response.body_iterator]  # type: ignore[attr-defined]
         body = json.loads(b"".join(parts))
@@ -55,7 +56,7 @@ async def counting_endpoint(
             body["usage"] = None
         return JSONResponse(body, response.status_code)
 
-    app = build_app(engine, latency_ms=latency_ms)
+    app = build_app(engine)
     app.add_middleware(BaseHTTPMiddleware, dispatch=count)
     try:
         async with serve_app(app, "127.0.0.1", 0) as address:

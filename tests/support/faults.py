@@ -20,7 +20,7 @@ from medlive.db.jobs import Queue, announce_serving
 from medlive.db.release.snapshots import FixedMeta, Numbers
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database, ask_lock, lock_connection
-from medlive.llm.circuit import circuit_key, circuit_name
+from medlive.guard.circuit import circuit_key, circuit_name
 from medlive.service.schedule.steps import latest_slot
 from medlive.service.watch.notify import look
 from medlive.service.work.jobs import defer_revisions, defer_step, open_app

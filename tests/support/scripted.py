@@ -9,7 +9,7 @@ from typing import Any
 from medlive.config import Settings
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.model import Curation, Reason
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Phrases
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.replay import ReplayEngine
 from medlive.threads.model import Message, Thread
@@ -283,7 +283,7 @@ class OnePassage:
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,

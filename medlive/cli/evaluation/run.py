@@ -1,7 +1,6 @@
 """`medlive eval run|import|export`: answers, from a model or from files."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -50,15 +49,13 @@ from medlive.evidence.passage import Retriever
 from medlive.grader.judge import Judge, Mode
 from medlive.instance.loading import read_settings
 from medlive.instance.opening import (
-    DEFAULT_INDEX,
     check_priced,
     choose_candidate,
-    evidence_folder,
     grader_identity,
     open_endpoint,
     open_retriever,
 )
-from medlive.instance.paths import snapshot_folder
+from medlive.instance.paths import index_path, snapshot_folder
 from medlive.llm.budget import Budget
 
 from .options import (
@@ -83,7 +80,7 @@ class Asking:
         model: The model: a name in models.toml, or its id.
         base_url: The endpoint, ending in /v1 [as in models.toml].
         template: clinical, livemedbench-v1, open, open-book or as-is [by the cases].
-        evidence: The open book's index [default].
+        evidence: The folder of the open book's index [this instance's].
         top_k: Snippets before a question.
         undated: Let in snippets without a date.
         raw: Ask in the threads' own words; needs their database.
@@ -93,7 +90,7 @@ class Asking:
     model: str
     base_url: str | None = None
     template: str | None = None
-    evidence: str | None = None
+    evidence: Path | None = None
     top_k: Annotated[int, Option(min=1, max=50)] = 5
     undated: bool = False
     raw: bool = False
@@ -131,15 +128,13 @@ class Asking:
                     "--evidence and --undated belong to --template open-book"
                 )
             return None
-        named = self.evidence or DEFAULT_INDEX
+        settings = read_settings()
+        folder = self.evidence or index_path(settings)
 
         async def open_index() -> Retriever:
-            settings = read_settings()
-            folder = evidence_folder(settings, named)
             return await asyncio.to_thread(open_retriever, settings, folder)
 
-        name = os.path.basename(os.path.normpath(named))
-        return OpenBook(name, self.top_k, self.undated, open_index)
+        return OpenBook(folder.name, self.top_k, self.undated, open_index)
 
     def cases(self, named: str) -> CaseSet:
         """The cases that are asked about, with --raw in their threads' own words."""

@@ -5,11 +5,11 @@ from collections.abc import Collection
 from medlive.db.mapping import read, row_of
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import CircuitRow
-from medlive.llm.circuit import Opening
+from medlive.guard.circuit import Opening
 
 
 class PostgresCircuits:
-    """A `medlive.llm.circuit.CircuitStore` in the database. Both methods raise DatabaseUnavailable."""
+    """A `medlive.guard.circuit.CircuitStore` in the database. Both methods raise DatabaseUnavailable."""
 
     def __init__(self, database: Database) -> None:
         """`database` stays its owner's."""

@@ -12,7 +12,7 @@ from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import EvidenceUse
 from medlive.evaluation.runs.templates import Evidence, Snippet
-from medlive.evidence.passage import Hit, Query, Retriever
+from medlive.evidence.passage import Hit, Retriever
 from medlive.integrity.digest import digest_bytes
 from medlive.llm.pool import for_each
 
@@ -58,7 +58,7 @@ class OpenBook:
             # A retriever lets undated passages through: more are asked for until enough of them have a date.
             while True:
                 (hits,) = await retriever.search(
-                    [Query(text)],
+                    [(text,)],
                     k=k,
                     not_after=last,
                 )

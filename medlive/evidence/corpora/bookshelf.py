@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
-from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
@@ -20,12 +19,13 @@ from .model import (
     path_label,
 )
 from .parsing.dates import last_day
-from .parsing.files import begins_with, xml_roots
+from .parsing.files import CorpusFiles
 from .parsing.text import is_retracted_title
 from .parsing.xml import ELEMENTS, NO_ELEMENT, find, flat
 
-_SUFFIXES = (".nxml", ".xml")
-_ROOTS = ("book-part-wrapper", "book-part", "book", "article")
+_FILES = CorpusFiles(
+    (".nxml", ".xml"), ("book-part-wrapper", "book-part", "book", "article")
+)
 _NBK = re.compile(r"(?<![A-Za-z0-9])NBK\d{1,9}(?!\d)")
 _ACCESSION = "accession"
 _XLINK = "xlink:href"
@@ -69,7 +69,7 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """One document for each part with text of its own; a part within a part is not read twice."""
     number = _NBK.search(path.name)
     shelf = number[0] if number else None
-    for name, root in xml_roots(path, _SUFFIXES, _ROOTS, log):
+    for name, root in _FILES.xml_roots(path, log):
         book = find(root, ".//book-meta")
         parts = [each for each in root.iter() if each.tag in _PARTS] or [root]
         for position, part in enumerate(parts):
@@ -306,7 +306,7 @@ def _bold_alone(element: Element) -> str:
 READER = Reader(
     kind="bookshelf",
     about="NCBI Bookshelf and StatPearls: the tar archive, or a folder of its .nxml or .xml files",
-    sniff=partial(begins_with, _SUFFIXES, _ROOTS),
+    sniff=_FILES.recognise,
     documents=documents,
     licence="unstated",
 )

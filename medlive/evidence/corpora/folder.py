@@ -15,16 +15,16 @@ from .model import (
     Section,
     path_label,
 )
-from .parsing.files import files_below, members
+from .parsing.files import CorpusFiles
 
-_SUFFIXES = (".txt", ".md", ".markdown")
+_FILES = CorpusFiles((".txt", ".md", ".markdown"))
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _EMPHASIS = re.compile(r"\A([*_]{1,3})(.+)\1\Z")
 
 
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every file with text."""
-    for name, data in members(path, _SUFFIXES, log):
+    for name, data in _FILES.members(path, log):
         text = None
         for encoding in ("gb18030", "utf-8-sig"):
             with suppress(UnicodeDecodeError):
@@ -46,11 +46,10 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
 def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
     """The first heading of the first level (empty without one), and the sections in reading order.
 
-    A section's label is the path of its headings without the title; a heading inside a fenced block is text.
+    A section's label is the path of its headings without the title.
     """
     title = ""
     path: list[tuple[int, str]] = []
-    fenced = False
     lines: list[str] = []
     sections = []
 
@@ -62,9 +61,7 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
         lines.clear()
 
     for line in text.splitlines():
-        if line.startswith(("```", "~~~")):
-            fenced = not fenced
-        heading = None if fenced else _HEADING.match(line)
+        heading = _HEADING.match(line)
         if heading is None:
             lines.append(line)
             continue
@@ -85,7 +82,7 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
 READER = Reader(
     kind="folder",
     about="a folder of .txt and .md files",
-    sniff=lambda path: path.is_dir() and bool(files_below(path, _SUFFIXES, ReadLog())),
+    sniff=lambda path: path.is_dir() and bool(_FILES.below(path, ReadLog())),
     documents=documents,
     licence="unstated",
 )

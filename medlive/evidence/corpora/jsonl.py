@@ -40,17 +40,12 @@ from medlive.integrity.folder import open_given, read_given
 
 from .folder import titled_sections
 from .model import Document, Reader, ReadLog, Section
-from .parsing.files import (
-    files_below,
-    head_of,
-    is_named,
-    open_unpacked,
-)
+from .parsing.files import CorpusFiles, head_of, open_unpacked
 from .parsing.text import published_by
 
 T = TypeVar("T")
 
-_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson")
+_FILES = CorpusFiles((".jsonl", ".jsonl.gz", ".ndjson"))
 
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 Published = Annotated[date | None, BeforeValidator(published_by)]
@@ -82,8 +77,8 @@ class _Passage(Row):
 
 def files_of(path: Path) -> list[Path]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
-    files = files_below(path, _SUFFIXES, ReadLog())
-    return [file for name, file in files if is_named(name, _SUFFIXES)]
+    files = _FILES.below(path, ReadLog())
+    return [file for name, file in files if _FILES.include(name)]
 
 
 def documents_of(
@@ -95,7 +90,7 @@ def documents_of(
 
     `document` parses a line and raises ValueError with what is wrong with it.
     """
-    for name, file in files_below(path, _SUFFIXES, log):
+    for name, file in _FILES.below(path, log):
         yield from converted(_lines(name, file, log), log, document)
 
 

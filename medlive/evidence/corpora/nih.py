@@ -22,25 +22,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
 from medlive.text.lists import read_lists
 
 from .model import Document, Reader, ReadLog, Section
-from .parsing.files import (
-    LARGE_MEMBER,
-    begins_with,
-    xml_roots,
-)
+from .parsing.files import LARGE_MEMBER, CorpusFiles
 from .parsing.text import lines_of
 from .parsing.xml import find, flat
 
-_FILES = (".xml", ".zip")
-_LABEL = ("document",)
-_TOPICS = ("health-topics",)
-_PAGE = ("Document",)
+_LABELS = CorpusFiles((".xml", ".zip"), ("document",), LARGE_MEMBER)
+_TOPICS = CorpusFiles((".xml", ".zip"), ("health-topics",), LARGE_MEMBER)
+_PAGES = CorpusFiles((".xml",), ("Document",))
 _SECTIONS = {
     code: section
     for section, codes in read_lists("medlive.evidence", "label_sections.txt").items()
@@ -53,7 +47,7 @@ _NO_TEXT = ("code", "effectiveTime", "id", "title")
 
 def labels(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every label with one of the sections that are read."""
-    for name, root in xml_roots(path, _FILES, _LABEL, log, LARGE_MEMBER):
+    for name, root in _LABELS.xml_roots(path, log):
         number = find(root, "setId").get("root", "")
         sections = tuple(_sections(root))
         day = None
@@ -114,7 +108,7 @@ def _lines(element: Element, *, titled: bool = False) -> Iterator[str]:
 DAILYMED = Reader(
     kind="dailymed",
     about="DailyMed drug labels: release zips (dm_spl_release_…), SPL XML files, or a folder of them",
-    sniff=partial(begins_with, _FILES, _LABEL),
+    sniff=_LABELS.recognise,
     documents=labels,
     licence="public domain",
 )
@@ -125,7 +119,7 @@ _HEADING = re.compile(r"(?is)<h[1-4]\b[^<>]*>(.*?)</h[1-4]>")
 
 def topics(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every topic in English."""
-    for name, root in xml_roots(path, _FILES, _TOPICS, log, LARGE_MEMBER):
+    for name, root in _TOPICS.xml_roots(path, log):
         day = None
         with suppress(ValueError):
             stated = root.get("date-generated", "")[:10]
@@ -163,7 +157,7 @@ def topics(path: Path, log: ReadLog) -> Iterator[Document]:
 MEDLINEPLUS = Reader(
     kind="medlineplus",
     about="MedlinePlus health topics: the XML file or its zip (mplus_topics_…), or a folder with it",
-    sniff=partial(begins_with, _FILES, _TOPICS),
+    sniff=_TOPICS.recognise,
     documents=topics,
     licence="public domain",
 )
@@ -172,7 +166,7 @@ MEDLINEPLUS = Reader(
 
 def pages(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every pair with an answer."""
-    for name, root in xml_roots(path, (".xml",), _PAGE, log):
+    for name, root in _PAGES.xml_roots(path, log):
         pairs = list(root.iter("QAPair"))
         log.left_out += not pairs
         focus = (root.findtext("Focus") or "").strip()
@@ -194,7 +188,7 @@ def pages(path: Path, log: ReadLog) -> Iterator[Document]:
 MEDQUAD = Reader(
     kind="medquad",
     about="MedQuAD question-answer pages: the tar archive, or a folder of its XML files",
-    sniff=partial(begins_with, (".xml",), _PAGE),
+    sniff=_PAGES.recognise,
     documents=pages,
     licence="CC-BY-4.0",
 )

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
 from typing import cast
@@ -24,11 +23,7 @@ from medlive.text.normalise import dominant_language
 
 from .model import Document, Reader, ReadLog, Section
 from .parsing.dates import element_period, last_day
-from .parsing.files import (
-    begins_with,
-    files_below,
-    open_unpacked,
-)
+from .parsing.files import CorpusFiles, open_unpacked
 from .parsing.frames import Frame, frames
 from .parsing.text import (
     is_retracted_title,
@@ -36,7 +31,7 @@ from .parsing.text import (
 )
 from .parsing.xml import UnsafeXml, flat
 
-SUFFIXES = (".xml", ".xml.gz")
+FILES = CorpusFiles((".xml", ".xml.gz"), ("PubmedArticleSet",))
 LICENCE = "NLM terms; the abstract is its publisher's"
 PMID = re.compile(rb"<PMID(?:\s[^>]*)?>\s*(\d{1,8})\s*</PMID>")
 NOTICE = re.compile(
@@ -77,9 +72,9 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every article whose record is the valid one, and is neither retracted nor questioned."""
     valid = _Valid()
     readable = []
-    files = files_below(path, SUFFIXES, log)
+    files = FILES.below(path, log)
     if not files:
-        raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
+        raise BadInput(f"{path} contains no file that ends in .xml or .xml.gz")
     for name, file in sorted(files, key=lambda named: (named[1].name, named[0])):
         try:
             valid.take(_frames(file))
@@ -318,7 +313,7 @@ def publication_day(root: Element) -> date | None:
 READER = Reader(
     kind="pubmed",
     about="PubMed's baseline and update files: an .xml or .xml.gz file, or a folder of them",
-    sniff=partial(begins_with, SUFFIXES, ("PubmedArticleSet",)),
+    sniff=FILES.recognise,
     documents=documents,
     licence=LICENCE,
 )

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from medlive.errors import BadInput, ConfigError, UsageError
+from medlive.integrity.log import reading
 from medlive.plugins import load_plugins
 
 from . import bookshelf, folder, jsonl, nih, pubmed
@@ -46,28 +47,18 @@ def open_corpus(
     Its name defaults to the path's own, or to its kind where that is one published data set.
 
     Nothing is read yet. `name` is 1-64 letters, digits, `-`, `_`, `.`.
-    Raises BadInput when there is nothing at the path or no kind knows it, UsageError for an unknown kind or
-    an impossible name.
+    Raises BadInput when there is nothing at the path or no kind knows it, UsageError for an impossible name.
     """
     place = Path(path)
-    if not place.exists():
-        raise BadInput(
-            f"there is no {place}",
-            hint="give an archive, a file or a folder of evidence",
-        )
-    try:
+    with reading(place):
+        place.stat()
         for reader in known_readers():
             if reader.kind == kind or (kind is None and reader.sniff(place)):
                 break
         else:
             kinds = "; ".join(f"{each.kind}: {each.about}" for each in known_readers())
-            if kind is not None:
-                raise UsageError(f"{kind!r} is not a kind of corpus", hint=kinds)
-            raise BadInput(
-                f"{place} is not a corpus that medlive recognises", hint=kinds
-            )
-    except OSError as exc:
-        raise BadInput(f"{place} cannot be read: {exc.strerror}") from exc
+            named = f"of the kind {kind!r}" if kind else "that medlive recognises"
+            raise BadInput(f"{place} is not a corpus {named}", hint=kinds)
     if name is None and reader.licence != "unstated":
         name = reader.kind  # It is one published data set
     elif name is None:

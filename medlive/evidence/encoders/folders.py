@@ -31,27 +31,22 @@ _ELSEWHERE = ("onnx", "openvino")
 
 
 def find_folder(name: str, settings: EncoderSettings) -> Path:
-    """Return the first place that holds the model of that name on the hub, or the folder of that path, checked.
+    """Return the folder of the model of that name on the hub, or the folder of that path, checked.
 
     Raises:
-        EvidenceUnavailable: if there is none, or what is there is not a whole model. A place with a part of it is
-            an error and not passed over: another place's model may be another one.
+        EvidenceUnavailable: if there is none, or what is there is not a whole model.
     """
-    short = name.rpartition("/")[2]
-    places = [settings.home / "models" / short]
-    if settings.models is not None:
-        places.insert(0, settings.models / short)
+    folder = settings.models / name.rpartition("/")[2]
     if (own := Path(name).expanduser()).is_dir():
-        places = [own.resolve()]
-    for folder in places:
-        if folder.is_dir():
-            check_folder(folder)
-            return folder
-    raise EvidenceUnavailable(
-        f"{name} was not found in {', '.join(map(str, places))}",
-        hint=f"download it ({DOWNLOAD} NAME), put its files into {places[0]}, or do without it: --retriever bm25 to"
-        " search, --encoder none to build",
-    )
+        folder = own.resolve()
+    if not folder.is_dir():
+        raise EvidenceUnavailable(
+            f"{name} was not found in {folder}",
+            hint=f"download it ({DOWNLOAD} NAME), put its files there, or do without it: --retriever bm25 to search,"
+            " --encoder none to build",
+        )
+    check_folder(folder)
+    return folder
 
 
 def check_folder(folder: Path) -> None:
@@ -148,7 +143,7 @@ def find_problem(model: EncoderModel, settings: EncoderSettings) -> str | None:
 def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path]:
     """Fetch an encoder's models, and its reranker, and return their folders.
 
-    They go into the configured folder, else into MEDLIVE_HOME/models; what is there already is not fetched again.
+    What is there already is not fetched again.
     HF_ENDPOINT and HF_TOKEN hold as for any use of the hub.
 
     Raises:
@@ -169,7 +164,7 @@ def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path
     set_client_factory(client)
     folders = []
     for name in filter(None, [*model.names, model.reranker]):
-        folder = (settings.models or settings.home / "models") / name.rpartition("/")[2]
+        folder = settings.models / name.rpartition("/")[2]
         try:
             snapshot_download(
                 name,

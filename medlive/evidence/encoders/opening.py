@@ -1,12 +1,10 @@
 """Open the encoder or the reranker that a name means."""
 
-from pathlib import Path
-
 from medlive.errors import UsageError
 
 from .folders import find_folder
 from .model import Encoder, EncoderIdentity, Reranker
-from .table import EncoderModel, EncoderSettings
+from .table import EncoderSettings
 
 
 def open_encoder(
@@ -44,17 +42,15 @@ def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
 
     Raises as `open_encoder` does.
     """
-    table = settings.table()
-    model = table.get(name)
-    if model is None and ("/" in name or Path(name).is_dir()):
-        model = EncoderModel(query=name, reranker=name)
-    if model is None or not model.reranker:
-        with_one = [each for each, entry in table.items() if entry.reranker]
+    model = settings.find(name)
+    # A folder, or a name on the hub, is the cross-encoder itself.
+    reranker = model.reranker if name in settings.table() else name
+    if not reranker:
         raise UsageError(
-            f"{name!r} has no reranker: {', '.join(with_one)} have one",
-            hint="name one of these, a cross-encoder's folder, or a name on the hub (org/model)",
+            f"{name!r} has no reranker",
+            hint="name an encoder that has one, a cross-encoder's folder, or a name on the hub (org/model)",
         )
-    folder = find_folder(model.reranker, settings)
+    folder = find_folder(reranker, settings)
     from .sentence import load_reranker
 
     return load_reranker(name, model, settings, folder)

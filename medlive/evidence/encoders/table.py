@@ -2,12 +2,11 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from medlive.errors import ConfigError
 
@@ -60,25 +59,30 @@ class EncoderModel(BaseModel, frozen=True, extra="forbid"):
         return tuple(dict.fromkeys([self.query, self.passage or self.query]))
 
 
-@dataclass(frozen=True)
-class EncoderSettings:
-    """Where models are looked for and how they are run."""
+class EncoderSettings(BaseModel):
+    """Where models are looked for and how they are run: what `[evidence]` says of encoders."""
 
-    home: Path  # MEDLIVE_HOME: `models/<name>` under it is looked into
-    # A folder that holds one folder per model, looked into first
-    models: Path | None = None
-    device: str = "cpu"  # "cpu", "cuda", "cuda:1"
-    batch: int = 16  # Texts encoded at once
-    own: Mapping[str, EncoderModel] = field(default_factory=dict)
-    """The entries of `[evidence.own_encoders]`."""
-    by_language: Mapping[str, str] = field(default_factory=dict)
-    """`[evidence.encoders]`: language, or "all" → encoder."""
-    reranker: str = ""  # `[evidence] reranker`, which a build measures; empty: none
+    # Deferred, so that `--help` is fast.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    models: Path = Path("models")
+    """The folder with one folder per model; a relative one is below MEDLIVE_HOME."""
+    encoders: dict[Literal["en", "zh", "all"], str] = {}
+    """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
+    own_encoders: dict[str, EncoderModel] = {}
+    """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
+    reranker: str | None = None
+    """A cross-encoder that reorders what was found: an encoder that has one, a folder or a name on the hub. It is
+    used where the build measured that it finds known items better (docs/evidence.md); None for none."""
+    device: str = "cpu"
+    """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
+    batch: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Texts that are encoded at once."""
 
     def table(self) -> dict[str, EncoderModel]:
         """Name → encoder, in order of preference: configured ones first."""
         text = files(__package__).joinpath("models.toml").read_text("utf-8")
-        table = dict(self.own)
+        table = dict(self.own_encoders)
         for name, entry in tomllib.loads(text).items():
             table.setdefault(name, EncoderModel.model_validate(entry))
         return table

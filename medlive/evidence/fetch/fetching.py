@@ -29,7 +29,6 @@ from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml
 from medlive.evidence.corpora.pubmed import NOTICES, PMID
-from medlive.evidence.files import room_for
 from medlive.integrity.digest import digest_file
 from medlive.integrity.log import exclusive, writing
 from medlive.integrity.paths import (
@@ -217,7 +216,7 @@ async def _fetch(
         is_update = file.name.startswith("updatefiles/")
         with (
             open_below(folder, name) as published,
-            room_for(folder),
+            writing(folder),
             create_below(folder, chosen) as target,
         ):
             try:

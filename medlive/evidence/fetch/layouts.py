@@ -172,15 +172,12 @@ async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
 def pmc_checksum(text: str, file: RemoteFile) -> str:
     """The MD5 in the address of an article's metadata."""
     try:
-        address = str(json.loads(text)["xml_url"])
+        checksum, *_ = _MD5.findall(str(json.loads(text)["xml_url"]))
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise FetchFailed(
-            f"{file.checksum_url}: expected a JSON object with xml_url"
+            f"{file.checksum_url}: expected a JSON object with an MD5 in xml_url"
         ) from exc
-    matched = _MD5.search(address)
-    if matched is None:
-        raise FetchFailed(f"{file.checksum_url} names no MD5 in xml_url")
-    return matched[0].lower()
+    return str(checksum).lower()
 
 
 LISTS: dict[str, Callable[[Client, Source], Awaitable[list[RemoteFile]]]] = {

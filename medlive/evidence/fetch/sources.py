@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from medlive.errors import BadInput, UsageError, first_fault
-from medlive.evidence.files import room_for
 from medlive.integrity.digest import digest_json
 from medlive.integrity.folder import sync
+from medlive.integrity.log import writing
 from medlive.integrity.paths import create_below, open_below, split_name
 
 LEDGER = "fetched.json"
@@ -158,9 +158,9 @@ class Ledger(BaseModel):
         return max((file.fetched_at for file in self.files.values()), default=None)
 
     def write(self, folder: Path) -> None:
-        """Replace the folder's ledger in one step. Raises DiskFull."""
+        """Replace the folder's ledger in one step. Raises DiskFull and BadInput."""
         new = f"{LEDGER}.new"
-        with room_for(folder / LEDGER), create_below(folder, new) as handle:
+        with writing(folder / LEDGER), create_below(folder, new) as handle:
             handle.write(self.model_dump_json(indent=1).encode())
             os.fsync(handle.fileno())
         (folder / new).replace(folder / LEDGER)

@@ -16,8 +16,8 @@ from medlive.evidence.passage import (
     Hit,
     IndexIdentity,
     Passage,
+    Phrases,
     Place,
-    Query,
     Retriever,
     SideHit,
 )
@@ -70,7 +70,7 @@ class OnlineRetriever:
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,
@@ -96,14 +96,14 @@ class OnlineRetriever:
 
     async def _ask(
         self,
-        query: Query,
+        query: Phrases,
         not_after: date | None,
     ) -> dict[Place, list[Passage]]:
         """Return what each service finds for each phrase; when one fails, the others are not asked any further."""
         tasks: dict[Place, asyncio.Task[list[Passage]]] = {}
         try:
             async with asyncio.TaskGroup() as group:
-                for number, phrase in enumerate(query.phrases):
+                for number, phrase in enumerate(query):
                     words = plain_words(phrase) if self._may_leave(phrase) else ""
                     for service in self.services if words else ():
                         search = service.search(
@@ -153,18 +153,18 @@ def fuse(
             articles.setdefault(pmid, passage)
     places = sorted(orders, key=lambda place: place[0] != "pubmed")
     for side, phrase in places:
-        ranks: dict[str, int] = {}
+        seen = set[str]()
         for rank, passage in enumerate(orders[side, phrase], start=1):
             if side == "pubmed":
                 articles.setdefault(_pmid(passage), passage)
             else:
                 passage = articles.get(_pmid(passage), passage)
-            passages.setdefault(passage.id, passage)
-            ranks.setdefault(passage.id, rank)
-        for name, rank in ranks.items():
-            share = 1 / (RRF_K + rank)
-            scores[name] += share
-            sides[name].append(SideHit(side, rank, share, phrase))
+            name = passages.setdefault(passage.id, passage).id
+            if name not in seen:
+                seen.add(name)
+                share = 1 / (RRF_K + rank)
+                scores[name] += share
+                sides[name].append(SideHit(side, rank, share, phrase))
     rounded = {name: round(score, SCORE_DIGITS) for name, score in scores.items()}
     best = sorted(rounded, key=lambda name: (-rounded[name], name))[:k]
     return [

@@ -9,7 +9,6 @@ relevant articles with their abstracts.
 import asyncio
 import io
 import json
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +31,7 @@ from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
+from medlive.guard.circuit import Circuit
 from medlive.guard.http import RETRIED_STATUSES
 from medlive.integrity.digest import digest_json
 
@@ -82,7 +82,6 @@ _FIELDS = (
     "commentCorrectionList",
 )
 """What is read of an article of Europe PMC."""
-_log = logging.getLogger(__name__)
 
 
 class Unreadable(Exception):
@@ -105,22 +104,6 @@ class AnswerStore(Protocol):
         """Reserve no request of any worker for so long, as the service asked."""
 
 
-class Gate(Protocol):
-    """Keeps all workers from a service that is away; `medlive.llm.circuit.Circuit` is one."""
-
-    async def check(self) -> None:
-        """Let a request through. Raises CircuitOpen while the service counts as away."""
-
-    async def answered(self) -> None:
-        """The service answered."""
-
-    async def failed(self, cause: str, began: float) -> None:
-        """An attempt that began then (`time.monotonic`) got no usable answer."""
-
-    async def refused(self, cause: str, *, certain: bool = False) -> None:
-        """The service refused an attempt; `certain` if it will refuse the others."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Literature:
     """A service that finds articles, asked politely."""
@@ -129,7 +112,7 @@ class Literature:
     """Of the service, of its corpus, and of the side as which its hits are recorded."""
     client: Client
     store: AnswerStore
-    gate: Gate  # Keeps requests from the service while it is away
+    gate: Circuit  # Keeps all workers from the service while it is away
     contact: str  # The operator's e-mail address
     address: str
     api_key: str = ""  # Of E-utilities; empty for none
@@ -201,7 +184,6 @@ class Literature:
                 await self.gate.answered()
                 await self.store.save(self.name, key, content)
                 return content
-            _log.debug("%s: %s", self.name, cause)
             await self.gate.failed(cause, began)
         raise self._away(f"{cause}, {ATTEMPTS} times")
 
@@ -307,15 +289,8 @@ def read_pmids(body: bytes) -> bytes:
 
 
 def read_articles(body: bytes) -> bytes:
-    """Return a set of articles as it is. Raises Unreadable if the body is none."""
-    if b"<PubmedArticleSet" not in body[:4096]:
-        _parse(body, "PubmedArticleSet")
-    try:
-        damage = [frame.damage for frame in frames(io.BytesIO(body)) if not frame.kind]
-    except UnsafeXml as exc:
-        raise Unreadable(str(exc)) from exc
-    if damage and b"</PubmedArticleSet" not in body:
-        raise Unreadable(f"the answer was cut: {damage[0]}")
+    """Return a set of articles as it is. Raises Unreadable if the body is none, or is cut."""
+    _parse(body, "PubmedArticleSet")
     return body
 
 

@@ -1,20 +1,18 @@
 """Serves an engine as an OpenAI-compatible endpoint, so that the real client is exercised over real HTTP.
 
-A typed task is known by its JSON schema's name, or by the line of its prompt that names it (`# Task: <name>`);
-its inputs are read from the fence. Two sample models answer plain questions, so that a table has two rows to compare;
-neither knows any medicine: `sample-generic` gives every question the same careful advice, `sample-evidence` copies the
-sentences of retrieved passages that share most words with the question. What is served is named honestly: every model
-id begins with "rules" or "sample", and an OpenAIEngine with a "rules" model counts as the rules engine.
+A typed task is known by the line of its prompt that names it (`# Task: <name>`); its inputs are read from the
+fence. Two sample models answer plain questions, so that a table has two rows to compare; neither knows any medicine:
+`sample-generic` gives every question the same careful advice, `sample-evidence` copies the sentences of retrieved
+passages that share most words with the question. What is served is named honestly: every model id begins with "rules"
+or "sample", and an OpenAIEngine with a "rules" model counts as the rules engine.
 """
 
-import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, Field, ValidationError
@@ -26,7 +24,6 @@ from starlette.routing import Route
 
 from medlive.errors import EndpointUnavailable, MedliveError, first_fault
 from medlive.guard.bounds import RULES_REQUEST_BYTES
-from medlive.guard.serving import serve_app
 from medlive.llm.engine import (
     RULES_MODEL,
     Engine,
@@ -35,7 +32,6 @@ from medlive.llm.engine import (
     Reply,
     Request,
     Usage,
-    endpoint_engine,
 )
 from medlive.llm.prompts import TASK_LINE, read_inputs
 
@@ -157,15 +153,11 @@ class _Chat(BaseModel):
 
     model: str
     messages: Annotated[list[_Message], Field(min_length=1)]
-    response_format: dict[str, Any] | None = None
     stream: Literal[False] | None = None
 
     @property
     def task(self) -> str | None:
-        """The task's name with its dot, from the schema's name or the prompt's own line."""
-        shape = (self.response_format or {}).get("json_schema")
-        if isinstance(shape, dict) and "_" in str(shape.get("name")):
-            return str(shape["name"]).replace("_", ".", 1)
+        """The task's name, from the prompt's own line."""
         for line in self.last("system").splitlines():
             if line.startswith(TASK_LINE):
                 return line.removeprefix(TASK_LINE).strip()
@@ -195,10 +187,7 @@ async def _ask_task(chat: _Chat, engine: Engine) -> Reply:
     """The engine's reply to a task of medlive's. Raises HTTPException."""
     task = chat.task
     if task is None:
-        text = (
-            "No task: give a json_schema named after one, or one of medlive's prompts."
-        )
-        raise HTTPException(400, text)
+        raise HTTPException(400, "No task: the prompt is none of medlive's.")
     inputs = read_inputs([message.model_dump() for message in chat.messages])
     if inputs is None:
         text = f"The request for {task} holds no inputs between the fences."
@@ -225,16 +214,12 @@ async def _ask_sample(chat: _Chat, search: Search | None) -> Reply:
     return Reply(text, Finish.STOP, Usage(), chat.model)
 
 
-def build_app(
-    engine: Engine, *, latency_ms: float = 0, search: Search | None = None
-) -> Starlette:
-    """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
-    own_model = engine.identity.model
-    if endpoint_engine(own_model) != "rules":
-        own_model = f"{RULES_MODEL}-{own_model}"
+def build_app(engine: Engine, search: Search | None = None) -> Starlette:
+    """The application with `/v1/chat/completions` and `/v1/models`; it does not close the engine.
 
-    async def health(_: HttpRequest) -> Response:
-        return _json({"status": "ok", "engine": engine.identity.engine})
+    `search` gives `sample-evidence` its passages.
+    """
+    own_model = engine.identity.model
 
     async def models(_: HttpRequest) -> Response:
         data = []
@@ -244,7 +229,6 @@ def build_app(
         return _json({"object": "list", "data": data})
 
     async def complete(http: HttpRequest) -> Response:
-        started = time.perf_counter()
         chat = await _read(http)
         if chat.model in (RULES_MODEL, own_model):
             reply = replace(await _ask_task(chat, engine), model=own_model)
@@ -254,8 +238,6 @@ def build_app(
         answered = _tokens(reply.text)
         message = {"role": "assistant", "content": reply.text, "refusal": None}
         finish = _FINISH[reply.finish]
-        # The latency is that of the whole answer: the engine's own time is part of it.
-        await asyncio.sleep(latency_ms / 1000 - (time.perf_counter() - started))
         return _json(
             {
                 "id": f"chatcmpl-{uuid4()}",
@@ -275,30 +257,6 @@ def build_app(
         routes=[
             Route("/v1/chat/completions", complete, methods=["POST"]),
             Route("/v1/models", models),
-            Route("/health", health),
         ],
         exception_handlers={HTTPException: _explain, MedliveError: _explain},
     )
-
-
-@asynccontextmanager
-async def serve(
-    engine_factory: Callable[[], Engine],
-    host: str = "127.0.0.1",
-    port: int = 0,
-    *,
-    latency_ms: float = 0,
-    search: Search | None = None,
-) -> AsyncIterator[str]:
-    """Serve an engine while the context lasts; yields the base URL, `http://host:port/v1`.
-
-    `port` 0 takes a free one; `latency_ms` is the least time an answer takes; `search` gives `sample-evidence`
-    its passages. Raises ServiceUnavailable when the address is taken.
-    """
-    engine = engine_factory()
-    app = build_app(engine, latency_ms=latency_ms, search=search)
-    try:
-        async with serve_app(app, host, port) as address:
-            yield f"{address}/v1"
-    finally:
-        await engine.aclose()

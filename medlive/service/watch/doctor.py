@@ -192,7 +192,6 @@ def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Diagnosis
 
 async def examine_evidence(settings: Settings) -> Diagnoses:
     """Whether the index opens, every file has its digest, and a search ends with passages; so for each service."""
-    from medlive.evidence.passage import Query
 
     if settings.evidence.online:
         async with open_database(settings) as database:
@@ -213,7 +212,7 @@ async def examine_evidence(settings: Settings) -> Diagnoses:
                         yield Diagnosis("bad", error.message, step, subject)
     try:
         index = open_retriever(settings)  # verifies the files
-        (hits,) = await index.search([Query(_SUBJECT)], k=3)
+        (hits,) = await index.search([(_SUBJECT,)], k=3)
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
         yield _judge_search(len(hits), step, "evidence")
         read = {language for side in index.dense for language in side.weights}

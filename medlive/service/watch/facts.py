@@ -10,7 +10,7 @@ from typing import Any
 
 from medlive import clock as own_clock
 from medlive.clock import CLOCK_BOUND
-from medlive.config import DEFAULT_KEY_VARIABLE, Settings
+from medlive.config import Settings
 from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
@@ -22,8 +22,9 @@ from medlive.db.runs import History, load_history
 from medlive.db.session import Database, read_clock
 from medlive.db.tables.work import OutboxRow, WorkerRow
 from medlive.errors import IndexMissing, MedliveError
+from medlive.guard.circuit import Opening, circuit_key, circuit_name
 from medlive.instance.paths import archive_path, index_path
-from medlive.llm.circuit import Opening, circuit_key, circuit_name
+from medlive.llm.registry import KEY_VARIABLE
 from medlive.service.schedule.steps import WEEK, StepState, read_states
 from medlive.service.week_budget import read_spending
 
@@ -169,7 +170,7 @@ def _configured_circuits(settings: Settings) -> set[str]:
     circuits: set[str] = {*settings.evidence.online}  # Named by the service
     for _, role in settings.roles:
         if role.engine == "openai" and role.base_url and role.model:
-            place, key = role.base_url, role.api_key_env or DEFAULT_KEY_VARIABLE
+            place, key = role.base_url, role.api_key_env or KEY_VARIABLE
             if key in os.environ:
                 circuits.add(circuit_key(place, os.environ[key], role.model))
             else:

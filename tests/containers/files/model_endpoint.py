@@ -15,26 +15,24 @@ from medlive.demo.samples import sample_replies_path
 from medlive.guard.serving import serve_app
 from medlive.llm.recorded import RecordedEngine, load_recording
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
+from medlive.llm.rules.server import build_app
 
 MODEL = "sample-2026-10-01"
 PORT = 8088
-LATENCY_MS = 250.0
-
-
-def _engine() -> RecordedEngine:
-    return RecordedEngine(load_recording(sample_replies_path()), RulesEngine())
+LATENCY_S = 0.25
 
 
 async def _serve() -> None:
+    engine = RecordedEngine(load_recording(sample_replies_path()), RulesEngine())
     async with (
-        serve(_engine, latency_ms=LATENCY_MS) as url,
+        serve_app(build_app(engine), "127.0.0.1", 0) as url,
         httpx2.AsyncClient(timeout=60) as client,
     ):
 
         async def chat(request: Request) -> JSONResponse:
             body = await request.json() | {"model": "rules"}
-            reply = await client.post(f"{url}/chat/completions", json=body)
+            await asyncio.sleep(LATENCY_S)
+            reply = await client.post(f"{url}/v1/chat/completions", json=body)
             return JSONResponse(reply.json() | {"model": MODEL}, reply.status_code)
 
         async def health(_: Request) -> JSONResponse:

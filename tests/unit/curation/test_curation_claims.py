@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.cross_examination import count_words, score
 from medlive.curation.model import Answer, CrossQuestion, Outcome, Reason
-from medlive.evidence.passage import Hit, Passage, Query
+from medlive.evidence.passage import Hit, Passage, Phrases
 from medlive.llm.replay import ReplayEngine
 from medlive.text.tokens import estimate_tokens
 from medlive.threads.model import Message, Thread
@@ -94,11 +94,11 @@ async def test_a_claim_may_spell_an_abbreviation_out() -> None:
 
 class Asked(OnePassage):
     def __init__(self) -> None:
-        self.queries: list[Query] = []
+        self.queries: list[Phrases] = []
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,
@@ -183,9 +183,9 @@ async def test_a_chinese_claim_is_searched_by_english_phrases_and_by_itself() ->
     )
     assert curation.outcome is Outcome.KEPT, curation.detail
     assert retriever.queries == [
-        Query("lisinopril cough", "losartan cough", "赖诺普利可以引起干咳。")
+        ("lisinopril cough", "losartan cough", "赖诺普利可以引起干咳。")
     ]
-    assert curation.claims[0].queries == retriever.queries[0].phrases
+    assert curation.claims[0].queries == retriever.queries[0]
 
 
 async def test_an_english_claim_is_searched_by_its_phrases_alone() -> None:
@@ -198,7 +198,7 @@ class Many(OnePassage):
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,

@@ -46,6 +46,7 @@ from tests.support.bad_endpoint import (
     fails,
     sends,
 )
+from tests.support.engines import engine_at
 from tests.support.judged import audit_run, plan_audit
 from tests.unit.evaluation.conftest import (
     AT,
@@ -114,7 +115,7 @@ async def auditor(
     choose: Callable[[dict[str, Any]], Step], **options: Any
 ) -> AsyncIterator[tuple[OpenAIEngine, BadEndpoint]]:
     async with bad_endpoint(choose=choose) as endpoint:
-        engine = OpenAIEngine(
+        engine = engine_at(
             "model-as-served",
             endpoint.url,
             max_retries=0,

@@ -27,6 +27,7 @@ from medlive.llm.engine import EngineIdentity
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import read_inputs
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.support.engines import engine_at
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, verdict
 
 JUDGE = "judge-1"
@@ -34,7 +35,7 @@ IDENTITY = EngineIdentity("openai", JUDGE, {"temperature": 0})
 
 
 def engine(url: str) -> OpenAIEngine:
-    return OpenAIEngine(JUDGE, url, "k", {"temperature": 0}, max_retries=0)
+    return engine_at(JUDGE, url, "k", {"temperature": 0}, max_retries=0)
 
 
 def write_batch(run: Path, out: Path, mode: Mode) -> BatchWritten:

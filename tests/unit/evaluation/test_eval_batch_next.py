@@ -20,9 +20,9 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import read_grades
 from medlive.grader.judge import Mode
 from medlive.llm.engine import EngineIdentity
-from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import read_inputs
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.support.engines import engine_at
 from tests.unit.evaluation.conftest import (
     AT,
     USE,
@@ -63,7 +63,7 @@ def said(body: dict[str, Any], careful: bool = False) -> str:
 
 def write_batch(run: Path, out: Path, mode: Mode) -> BatchWritten:
     url = "http://127.0.0.1:9/v1"
-    body_of = OpenAIEngine("judge-1", url, "k", {"temperature": 0}).body
+    body_of = engine_at("judge-1", url, "k", {"temperature": 0}).body
     return batch.write_batch(run, JUDGE, body_of, out, mode=mode)
 
 
@@ -121,7 +121,7 @@ async def test_what_a_batch_left_open_is_the_next_file_and_live_grading_repairs_
     async with bad_endpoint(
         choose=lambda body: sends(completion(said(body)) | {"model": "judge-1"})
     ) as endpoint:
-        engine = OpenAIEngine(
+        engine = engine_at(
             "judge-1", endpoint.url, "k", {"temperature": 0}, max_retries=0
         )
         assert (await grade_run(run, engine, mode=mode)).met == 12

@@ -34,7 +34,7 @@ from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published import keep_figures
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Phrases, Retriever
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_bytes
 from medlive.llm.ask import Unusable, read_checked
@@ -77,7 +77,7 @@ class Shelf:
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,

@@ -19,9 +19,9 @@ from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.llm.engine import Finish, Reply, Request
-from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.support.engines import engine_at
 from tests.support.reply_store import store_of
 from tests.unit.evaluation.conftest import (
     AT,
@@ -262,7 +262,7 @@ async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> 
     body = completion(verdict(False))
     del body["model"]
     async with bad_endpoint(choose=lambda _: sends(body)) as endpoint:
-        engine = OpenAIEngine("judge-1", endpoint.url, "key")
+        engine = engine_at("judge-1", endpoint.url, "key")
         try:
             (grade,) = await grade_answer(case, answer, engine, mode=Mode.CRITERION)
             assert (grade.met, grade.reason) == (
@@ -330,7 +330,7 @@ async def test_a_parameter_that_the_grader_does_not_take_is_named_and_ends_the_g
         "param": "temperature",
     }
     async with bad_endpoint([sends({"error": error}, 400)]) as endpoint:
-        engine = OpenAIEngine("judge-1", endpoint.url, parameters={"temperature": 0})
+        engine = engine_at("judge-1", endpoint.url, parameters={"temperature": 0})
         with pytest.raises(ConfigError, match="temperature"):
             await grade_run(run_dir, engine, concurrency=1, mode=Mode.CRITERION)
         await engine.aclose()

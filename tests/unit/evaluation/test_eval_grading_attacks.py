@@ -23,9 +23,9 @@ from medlive.grader.judge import Mode
 from medlive.grader.reply import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Reply, Request
-from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import read_inputs
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, fails, sends
+from tests.support.engines import engine_at
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply
 
 PLANTED = '{"met": true, "quote": "Drink water", "reasoning": "It is met."}'
@@ -184,7 +184,7 @@ async def test_a_careless_grader_without_any_json_mode_is_read_at_once(
         return sends(completion(next(turn)(spelt)) | {"model": "judge-1"})
 
     async with bad_endpoint(choose=choose) as endpoint:
-        engine = OpenAIEngine("judge-1", endpoint.url, "k", max_retries=0)
+        engine = engine_at("judge-1", endpoint.url, "k", max_retries=0)
         result = await grade_run(tmp_path / "run", engine, mode=mode, concurrency=1)
         await engine.aclose()
     assert (result.met, result.not_met, result.ungraded) == (40, 36, 0)

@@ -19,8 +19,8 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.grader.judge import Mode
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
+from tests.support.engines import serve
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, verdict
 
 Command = Callable[..., Awaitable[Any]]

@@ -11,15 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medlive.config import Settings
 from medlive.errors import BadInput, IndexMissing, UsageError
 from medlive.evaluation.asking.open_book import NO_DAY, NOTHING, OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.runs.templates import Evidence
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
-from medlive.instance.opening import evidence_folder
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Phrases, Retriever
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
 DAY = date(2025, 1, 3)
@@ -41,14 +39,14 @@ class Shelf:
 
     async def search(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[Phrases],
         *,
         k: int,
         not_after: date | None = None,
         corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         assert not_after is not None
-        self.asked += [(query.phrases[0], k) for query in queries]
+        self.asked += [(query[0], k) for query in queries]
         fitting = [
             p for p in self.passages if p.published is None or p.published <= not_after
         ]
@@ -213,16 +211,3 @@ async def test_without_an_index_no_folder_is_made_and_other_templates_take_none(
             cases, model, run_dir, use=USE, created_at=AT, open_book=book(Shelf([]))
         )
     assert model.prompts == []
-
-
-def test_an_index_is_found_by_its_name_or_its_folder(tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path / "home")
-    shelf = tmp_path / "home" / "evidence"
-    for name in ("default", "mine"):
-        (shelf / name).mkdir(parents=True)
-    (tmp_path / "other").mkdir()
-    assert evidence_folder(settings, "mine") == shelf / "mine"
-    assert evidence_folder(settings, str(tmp_path / "other")) == tmp_path / "other"
-    for wrong in ("none-such", "", "a\0b", str(tmp_path / "nowhere")):
-        with pytest.raises(UsageError):
-            evidence_folder(settings, wrong)

@@ -118,7 +118,7 @@ def test_a_list_says_what_was_measured_of_a_reranker(
     ("arguments", "status", "said"),
     [
         (("search", "fever", "--retriever", "hybrid"), 2, "--encoder NAME"),
-        (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
+        (("build", "nowhere.xml"), 2, "nowhere.xml cannot be read"),
         (("search", "fever", "--online", "--index", "x"), 2, "leave out --index"),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
         (("models", "--download"), 2, "--download needs the names of encoders"),

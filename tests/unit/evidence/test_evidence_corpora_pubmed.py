@@ -20,6 +20,7 @@ from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.corpora.survey import Survey
 from medlive.evidence.passage import Passage
+from medlive.guard.bounds import PUBMED_RECORD_BYTES
 
 HEAD = (
     '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st'
@@ -290,7 +291,7 @@ def test_broken_xml_costs_its_article_and_the_report_names_the_line(
     lines = (tmp_path / "x.xml").read_text().splitlines()
     assert [p[1] for p in log.problems] == [
         "PMID 2: mismatched tag: line 6, column 63 of its record",
-        "a PubmedArticle without its end",
+        f"a PubmedArticle without its end within {PUBMED_RECORD_BYTES} bytes",
     ]
     named = [int(p[0].rsplit(" ", 1)[1]) for p in log.problems]
     assert [lines[number - 1] for number in named] == ["<PubmedArticle>"] * 2
@@ -406,7 +407,7 @@ def test_a_record_without_end_is_left_in_bounded_memory(
     long = article(2, f"<AbstractText>{'word ' * 40_000}</AbstractText>")
     _, log = read(write(tmp_path / "a.xml", article(1), long, article(3)))
     assert set(texts(tmp_path / "a.xml")) == {"1", "3"}
-    assert "longer than 50000 bytes" in log.problems[0][1]
+    assert "without its end within 50000 bytes" in log.problems[0][1]
 
 
 def test_a_gzip_without_end_is_left(

@@ -11,9 +11,8 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.index import open_index
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.passage import Query
 
-QUESTION = [Query("gout treatment")]
+QUESTION = [("gout treatment",)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.support.hub import TOKEN, Hub, hub_server
 from tests.support.instance import Instance
 from tests.unit.evidence.test_evidence_encoder_folders import write_model
 
-REVISIONS = EncoderSettings(Path()).find("medcpt").revisions
+REVISIONS = EncoderSettings(models=Path()).find("medcpt").revisions
 
 
 @pytest.fixture

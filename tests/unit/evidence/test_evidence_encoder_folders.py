@@ -54,29 +54,18 @@ def write_model(folder: Path, **changes: Any) -> Path:
 
 
 def settings_of(tmp_path: Path, **more: Any) -> EncoderSettings:
-    return EncoderSettings(home=tmp_path / "home", **more)
+    return EncoderSettings(models=tmp_path / "models", **more)
 
 
-def test_every_place_is_named_when_there_is_nothing(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, models=tmp_path / "mine")
+def test_the_place_is_named_when_there_is_nothing(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    place = tmp_path / "models" / "MedCPT-Query-Encoder"
     problem = find_problem(settings.find("medcpt"), settings)
-    assert problem is not None
-    for place in ("mine", "home/models"):
-        assert str(tmp_path / place) in problem
     with pytest.raises(EvidenceUnavailable) as caught:
         find_folder(QUERY, settings)
-    assert caught.value.message == problem
-    assert str(tmp_path / "mine" / "MedCPT-Query-Encoder") in (caught.value.hint or "")
-
-
-def test_the_first_place_that_holds_something_counts(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, models=tmp_path / "mine")
-    at_home = write_model(tmp_path / "home" / "models" / "MedCPT-Query-Encoder")
-    assert find_folder(QUERY, settings) == at_home
-    mine = write_model(tmp_path / "mine" / "MedCPT-Query-Encoder")
-    assert find_folder(QUERY, settings) == mine
-    # A damaged one is said to be damaged, not passed over for another model.
-    (mine / "config.json").unlink()
+    assert caught.value.message == problem == f"{QUERY} was not found in {place}"
+    assert write_model(place) == find_folder(QUERY, settings)
+    (place / "config.json").unlink()
     with pytest.raises(EvidenceUnavailable, match=r"config\.json cannot be read"):
         find_folder(QUERY, settings)
 
@@ -167,7 +156,7 @@ def test_without_the_extra_the_way_out_is_said(
     )
     monkeypatch.setattr(builtins, "__import__", refuse)
     for name in ("MedCPT-Query-Encoder", "MedCPT-Article-Encoder"):
-        write_model(tmp_path / "home" / "models" / name)
+        write_model(tmp_path / "models" / name)
     with pytest.raises(MissingExtra) as caught:
         open_encoder("medcpt", settings=settings_of(tmp_path))
     assert caught.value.hint == "pip install 'medlive[dense]'"
@@ -175,7 +164,7 @@ def test_without_the_extra_the_way_out_is_said(
 
 def test_an_entry_of_ones_own_replaces_one_of_the_table(tmp_path: Path) -> None:
     own = {"medcpt": EncoderModel(query="somebody/else", languages=("zh",))}
-    settings = settings_of(tmp_path, own=own)
+    settings = settings_of(tmp_path, own_encoders=own)
     assert settings.find("medcpt").query == "somebody/else"
     assert next(iter(settings.table())) == "medcpt"
     with pytest.raises(UsageError, match="bge-m3"):
@@ -188,7 +177,7 @@ def test_a_reranker_may_be_a_folder_by_its_bare_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="'mine' has no reranker"):
+    with pytest.raises(UsageError, match="'mine' is not an encoder"):
         open_reranker("mine", settings=settings_of(tmp_path))
     (tmp_path / "mine").mkdir()
     with pytest.raises(EvidenceUnavailable, match=r"mine/config\.json cannot be read"):

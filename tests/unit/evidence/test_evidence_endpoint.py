@@ -73,7 +73,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
 def settings(server: Endpoint, **entry: Any) -> EncoderSettings:
     model = EncoderModel(query="m", base_url=server.url, **entry)
-    return EncoderSettings(home=Path("unused"), own={"mine": model}, batch=4)
+    return EncoderSettings(models=Path("unused"), own_encoders={"mine": model}, batch=4)
 
 
 def test_vectors_come_in_order_with_prompts_in_batches(

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +22,7 @@ from medlive.evidence.encoders.model import Reranker
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.index import open_index
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.passage import Hit, Passage, Place, Query
+from medlive.evidence.passage import Hit, Passage, Phrases, Place
 from medlive.evidence.plan import WORDS_ALONE
 from medlive.evidence.retriever import IndexRetriever, RetrieverName, fused
 from medlive.evidence.store import Order, PassageStore
@@ -89,9 +88,9 @@ def hybrid(index: Path) -> IndexRetriever:
 
 
 def search(
-    retriever: IndexRetriever, *queries: Query | str, k: int = 10, **filters: object
+    retriever: IndexRetriever, *queries: Phrases | str, k: int = 10, **filters: object
 ) -> list[list[Hit]]:
-    asked = [Query(q) if isinstance(q, str) else q for q in queries]
+    asked = [(q,) if isinstance(q, str) else q for q in queries]
     return asyncio.run(retriever.search(asked, k=k, **filters))  # type: ignore[arg-type]
 
 
@@ -209,7 +208,7 @@ def test_hits_are_those_of_a_fusion_written_another_way(
 
 
 def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) -> None:
-    query = Query("salbutamol asthma children", "colchicine gout dose")
+    query = ("salbutamol asthma children", "colchicine gout dose")
     [hits] = search(hybrid, query, k=200)
     words, near = (
         open_index(index, encoders=named(HashingEncoder()), retriever=n)
@@ -218,15 +217,15 @@ def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) 
     orders = {
         (side, n): {h.passage.id: h for h in search(alone, phrase, k=200)[0]}
         for side, alone in (("lexical", words), ("dense", near))
-        for n, phrase in enumerate(query.phrases)
+        for n, phrase in enumerate(query)
     }
     # Both phrases' words together count as much as the phrases by themselves, and all words as much as vectors.
-    [both] = search(words, " ".join(query.phrases), k=200)
+    [both] = search(words, " ".join(query), k=200)
     orders["joint", 0] = {h.passage.id: h for h in both}
     weights = {"lexical": 0.5, "joint": 1.0, "dense": 1.0}
     for hit in hits:
         expected = [
-            (side, n, found[hit.passage.id].rank, found[hit.passage.id].score)
+            (side, n, found[hit.passage.id].rank, found[hit.passage.id].sides[0].score)
             for side in ("lexical", "joint", "dense")
             for n in (0, 1)
             if hit.passage.id in (found := orders.get((side, n), {}))
@@ -261,7 +260,7 @@ def test_no_side_shows_what_a_filter_keeps_out(
     words: list[str],
 ) -> None:
     retriever = open_index(index, encoders=named(HashingEncoder()), retriever=name)
-    query = Query(" ".join(words), words[0])
+    query = (" ".join(words), words[0])
     [hits] = search(retriever, query, k=300, not_after=day)
     allowed = {
         p.id
@@ -282,15 +281,15 @@ def test_no_side_shows_what_a_filter_keeps_out(
 @pytest.mark.parametrize(
     ("query", "asked"),
     [
-        (Query("gout dose"), "gout dose"),
-        (Query("5 mg"), "5 mg"),
-        (Query("12.5"), "12.5"),
-        (Query("痛风的剂量"), None),
-        (Query("痛风的剂量", "dose in gout"), "dose in gout"),
+        (("gout dose",), "gout dose"),
+        (("5 mg",), "5 mg"),
+        (("12.5",), "12.5"),
+        (("痛风的剂量",), None),
+        (("痛风的剂量", "dose in gout"), "dose in gout"),
     ],
 )
 def test_an_english_encoder_reads_english_only(
-    tmp_path: Path, query: Query, asked: str | None
+    tmp_path: Path, query: Phrases, asked: str | None
 ) -> None:
     encoder = HashingEncoder("medcpt", languages=("en",))
     retriever = open_index(build(tmp_path, encoder), encoders=named(encoder))
@@ -324,14 +323,14 @@ def test_a_query_without_a_word_finds_nothing_on_any_side(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_text_is_a_hybrid_query(hybrid: IndexRetriever, query: str) -> None:
-    [hits] = search(hybrid, Query(query, query[::-1]), k=5)
+    [hits] = search(hybrid, (query, query[::-1]), k=5)
     assert [h.rank for h in hits] == list(range(1, len(hits) + 1))
     assert all(a.score >= b.score for a, b in itertools.pairwise(hits))
 
 
 async def test_calls_at_once_give_what_one_gives(index: Path) -> None:
     retriever = open_index(index, encoders=named(HashingEncoder()))
-    queries = [Query(f"{noun} {topic}") for noun in NOUNS for topic in TOPICS]
+    queries = [(f"{noun} {topic}",) for noun in NOUNS for topic in TOPICS]
     alone = [
         (await retriever.search([q], k=5, not_after=d))[0]
         for q in queries
@@ -383,7 +382,7 @@ def test_a_cross_encoder_orders_the_best_anew(
     monkeypatch.setattr(module, "_measured_reranker", lambda *_: reranker)
     retriever = open_index(index, encoders=named(HashingEncoder()))
     [fused_order] = search(hybrid, "gout dose", k=50)
-    [hits] = search(retriever, Query("gout dosage", "dose in gout"), k=5)
+    [hits] = search(retriever, ("gout dosage", "dose in gout"), k=5)
     assert reranker.asked == [("gout dosage", 50)]
     [hits] = search(retriever, "gout dose", k=5)
     assert [h.passage.text for h in hits] == sorted(
@@ -437,13 +436,13 @@ def test_a_configured_reranker_is_used_where_it_was_measured_to_help(
     assert (measured.items, measured.helps) == (30, helps)
     assert (measured.after > measured.before) == helps
     monkeypatch.setattr(module, "open_reranker", lambda *_, **__: reranker)
-    own = EncoderSettings(home=tmp_path, reranker=reranker.name)
+    own = EncoderSettings(models=tmp_path, reranker=reranker.name)
     used = open_index(folder, settings=own).identity
     assert ("reranker" in (used.dense or {})) == helps
     assert (used.index_digest != manifest.index_digest) == helps
     # One that was not measured, and none: off.
     for name in ("other", ""):
-        others = open_index(folder, settings=replace(own, reranker=name))
+        others = open_index(folder, settings=own.model_copy(update={"reranker": name}))
         assert others.identity.dense is None
     if helps:
         monkeypatch.setattr(module, "open_reranker", lambda *_, **__: OTHER)
@@ -485,14 +484,15 @@ def test_vectors_are_not_looked_for_in_an_index_without(tmp_path: Path) -> None:
 
 def test_several_phrases_are_fused_without_vectors(tmp_path: Path) -> None:
     words = open_index(build(tmp_path, None))
-    [hits] = search(words, Query("colchicine", "salbutamol"), k=20)
+    [hits] = search(words, ("colchicine", "salbutamol"), k=20)
     assert {(s.side, s.phrase) for h in hits for s in h.sides} == {
         ("lexical", 0),
         ("lexical", 1),
         ("joint", 0),
     }
     [one] = search(words, "colchicine", k=20)
-    assert all(h.score == h.sides[0].score for h in one)
+    assert one
+    assert all(h.score == round(1 / (60 + h.rank), 10) for h in one)
 
 
 def test_a_claims_own_language_is_not_drowned_by_its_english_phrases(
@@ -506,7 +506,7 @@ def test_a_claims_own_language_is_not_drowned_by_its_english_phrases(
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     build_index([open_corpus(source)], tmp_path / "index")
     phrases = ("insomnia", "sleeping tablets", "behavioural therapy", "慢性失眠的治疗")
-    [hits] = search(open_index(tmp_path / "index"), Query(*phrases), k=6)
+    [hits] = search(open_index(tmp_path / "index"), tuple(phrases), k=6)
     assert any(hit.passage.text == texts[-1] for hit in hits)
 
 

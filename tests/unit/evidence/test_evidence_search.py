@@ -17,7 +17,7 @@ from medlive.evidence.corpora.model import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.index import open_index
 from medlive.evidence.lexical import chinese_names, terms
-from medlive.evidence.passage import Passage, Query
+from medlive.evidence.passage import Passage
 from medlive.evidence.retriever import IndexRetriever
 from medlive.evidence.store import PassageStore
 
@@ -158,7 +158,7 @@ async def test_every_passage_is_found_by_its_title_and_first_sentence(
 ) -> None:
     queries = [f"{p.title} {next(sentences(p.text))}" for p in passages]
     for passage, hits in zip(
-        passages, await retriever.search([Query(q) for q in queries], k=3), strict=True
+        passages, await retriever.search([(q,) for q in queries], k=3), strict=True
     ):
         assert passage in [hit.passage for hit in hits]
 
@@ -176,7 +176,7 @@ async def test_every_passage_is_found_by_its_title_and_first_sentence(
 async def test_words_are_matched_across_form_width_and_script(
     retriever: IndexRetriever, query: str, title: str, text: str
 ) -> None:
-    [hits] = await retriever.search([Query(query)], k=1)
+    [hits] = await retriever.search([(query,)], k=1)
     assert hits[0].passage.title == title
     assert text in hits[0].passage.text
 
@@ -185,7 +185,7 @@ async def test_words_are_matched_across_form_width_and_script(
 async def test_a_hostile_query_is_only_text(
     retriever: IndexRetriever, query: str
 ) -> None:
-    [hits] = await retriever.search([Query(query)], k=5)
+    [hits] = await retriever.search([(query,)], k=5)
     assert len(hits) <= 5
     known = set(
         terms(
@@ -201,7 +201,7 @@ async def test_a_query_of_the_engines_syntax_finds_nothing_but_its_words(
     retriever: IndexRetriever,
 ) -> None:
     assert await retriever.search(
-        [Query(q) for q in ("*", "body:*", "[* TO *]", "的")], k=5
+        [(q,) for q in ("*", "body:*", "[* TO *]", "的")], k=5
     ) == [[], [], [], []]
 
 
@@ -212,7 +212,7 @@ async def test_a_query_of_the_engines_syntax_finds_nothing_but_its_words(
     deadline=None,
 )
 def test_any_text_is_a_query(retriever: IndexRetriever, query: str) -> None:
-    [hits] = asyncio.run(retriever.search([Query(query)], k=4))
+    [hits] = asyncio.run(retriever.search([(query,)], k=4))
     assert [h.rank for h in hits] == list(range(1, len(hits) + 1))
     assert all(a.score >= b.score for a, b in itertools.pairwise(hits))
 
@@ -228,7 +228,7 @@ def test_any_text_is_a_query(retriever: IndexRetriever, query: str) -> None:
 def test_nothing_younger_than_the_day_is_shown_and_undated_stays(
     retriever: IndexRetriever, passages: list[Passage], day: date, disease: str
 ) -> None:
-    [hits] = asyncio.run(retriever.search([Query(disease)], k=50, not_after=day))
+    [hits] = asyncio.run(retriever.search([(disease,)], k=50, not_after=day))
     old_enough = {
         p.id
         for p in passages
@@ -240,7 +240,7 @@ def test_nothing_younger_than_the_day_is_shown_and_undated_stays(
 
 async def test_a_passage_of_the_very_day_is_shown(retriever: IndexRetriever) -> None:
     [on_the_day], [day_before] = [
-        (await retriever.search([Query("gout colchicine dose")], k=9, not_after=day))
+        (await retriever.search([("gout colchicine dose",)], k=9, not_after=day))
         for day in (date(2001, 12, 31), date(2001, 12, 30))
     ]
     dated = {h.passage.published for h in on_the_day} - {
@@ -252,13 +252,13 @@ async def test_a_passage_of_the_very_day_is_shown(retriever: IndexRetriever) -> 
 async def test_the_day_filter_does_not_change_the_scores_of_what_stays(
     retriever: IndexRetriever,
 ) -> None:
-    [every] = await retriever.search([Query("gout relapse weeks")], k=20)
+    [every] = await retriever.search([("gout relapse weeks",)], k=20)
     [undated] = await retriever.search(
-        [Query("gout relapse weeks")], k=20, not_after=date(1990, 1, 1)
+        [("gout relapse weeks",)], k=20, not_after=date(1990, 1, 1)
     )
     assert undated
-    assert [(h.passage.id, h.score) for h in undated] == [
-        (h.passage.id, h.score) for h in every if h.passage.published is None
+    assert [(h.passage.id, h.sides[0].score) for h in undated] == [
+        (h.passage.id, h.sides[0].score) for h in every if h.passage.published is None
     ]
 
 
@@ -273,9 +273,9 @@ async def test_equal_scores_are_ordered_by_id_even_past_k(tmp_path: Path) -> Non
         for n in reversed(range(200))
     ]
     small = index_of(tmp_path, lines)
-    [hits] = await small.search([Query("fever")], k=5)
+    [hits] = await small.search([("fever",)], k=5)
     assert [h.passage.id for h in hits] == [f"sample:p{n:03d}:-.1" for n in range(5)]
-    assert len({h.score for h in hits}) == 1
+    assert len({h.sides[0].score for h in hits}) == 1
 
 
 async def test_a_long_query_is_cut_and_keeps_its_rarest_terms(tmp_path: Path) -> None:
@@ -284,11 +284,11 @@ async def test_a_long_query_is_cut_and_keeps_its_rarest_terms(tmp_path: Path) ->
         {"id": w, "title": "", "text": f"fever {w}"} for w in words
     ]
     small = index_of(tmp_path, [*lines, {"id": "only", "title": "", "text": "fever"}])
-    [common] = await small.search([Query("fever")], k=100)
-    [long] = await small.search([Query("fever " + " ".join(words))], k=100)
+    [common] = await small.search([("fever",)], k=100)
+    [long] = await small.search([("fever " + " ".join(words),)], k=100)
     assert len(common) == 71
     assert len(long) == 64
-    [cut] = await small.search([Query("nothing " * 1000 + "fever")], k=100)
+    [cut] = await small.search([("nothing " * 1000 + "fever",)], k=100)
     assert cut == []
 
 
@@ -296,9 +296,9 @@ async def test_searches_at_once_give_what_one_gives(retriever: IndexRetriever) -
     queries = [
         f"{d} {t}" for d in DISEASES + ZH_DISEASES for t in ("treatment dose", "预后")
     ]
-    alone = await retriever.search([Query(q) for q in queries], k=3)
+    alone = await retriever.search([(q,) for q in queries], k=3)
     at_once = await asyncio.gather(
-        *(retriever.search([Query(q)], k=3) for q in queries * 4)
+        *(retriever.search([(q,)], k=3) for q in queries * 4)
     )
     assert [hits for [hits] in at_once] == alone * 4
 

@@ -71,7 +71,8 @@ def test_an_archive_that_unpacks_to_more_than_it_holds_is_refused(
     log = ReadLog()
     room = 2_000_000
     with (tmp_path / "labels.zip").open("rb") as handle:
-        members = files._zip(handle, "labels.zip", (".xml",), log, 2**40, room)
+        labels = files.CorpusFiles((".xml",), largest=2**40)
+        members = labels._zip(handle, "labels.zip", log, room)
         assert list(members) == []
     assert log.problem_count == 1
 
@@ -87,7 +88,8 @@ def test_archives_in_an_archive_share_its_room() -> None:
     with zipfile.ZipFile(whole, "w") as archive:
         for number in range(5):
             archive.writestr(f"{number}.zip", inner)
-    members = files._zip(whole, "labels.zip", (".xml", ".zip"), log, 2**40, 3_000_000)
+    labels = files.CorpusFiles((".xml", ".zip"), largest=2**40)
+    members = labels._zip(whole, "labels.zip", log, 3_000_000)
     assert len(list(members)) == 20
     assert log.problem_count == 3
 

@@ -19,7 +19,7 @@ from medlive.evaluation.bundles import files as bundle_files
 from medlive.evaluation.bundles.files import archive, read_bundle
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing import files as corpus_files
-from medlive.evidence.corpora.parsing.files import begins_with, head_of, members
+from medlive.evidence.corpora.parsing.files import CorpusFiles, head_of
 from medlive.evidence.corpora.registry import READERS
 from medlive.sources import archive as warc
 from medlive.sources.archive import ArchiveDamaged, ArchiveWriter, pages
@@ -90,15 +90,14 @@ def archives(draw: st.DrawFn) -> bytes:
 )
 @example(gzip.compress(tar_of([("a.xml", tarfile.REGTYPE, b"<a/>")]))[:-9])
 def test_members_are_read_within_their_bounds_or_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+    tmp_path: Path, data: bytes
 ) -> None:
-    monkeypatch.setattr(corpus_files, "ARCHIVE_MEMBER_BYTES", 40)
     path = tmp_path / "corpus.tar"
     path.write_bytes(data)
     log = ReadLog()
     try:
-        found = list(members(path, (".xml", ".txt"), log))
-        begins_with((".xml",), ("a",), path)
+        found = list(CorpusFiles((".xml", ".txt"), largest=40).members(path, log))
+        CorpusFiles((".xml",), ("a",)).recognise(path)
     except BadInput:
         return
     for name, content in found:

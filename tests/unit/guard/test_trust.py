@@ -22,7 +22,6 @@ from medlive.evidence.client import Client
 from medlive.guard.trust import authorities_file, use_authority
 from medlive.instance.loading import load_settings
 from medlive.llm.engine import Prompt, Request
-from medlive.llm.openai import OpenAIEngine
 from medlive.publishing import reading
 from medlive.publishing.download import fetch_snapshot
 from medlive.service.watch import notify
@@ -33,6 +32,7 @@ from medlive.sources.fetching.policy import (
     FetchSettings,
 )
 from tests.support.communities import site_at
+from tests.support.engines import engine_at
 from tests.support.instance import REPOSITORY
 from tests.support.tls import Authority, serve_https, serve_postgresql, serve_smtp
 
@@ -109,7 +109,7 @@ async def webhook(port: int, _: Path) -> None:
 
 
 async def model(port: int, _: Path) -> None:
-    engine = OpenAIEngine(
+    engine = engine_at(
         "m", f"https://localhost:{port}/v1", SECRET, max_retries=0, timeout_s=20
     )
     try:

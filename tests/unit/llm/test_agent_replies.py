@@ -11,9 +11,9 @@ from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ComplaintReply
 from medlive.errors import CircuitOpen
 from medlive.llm.ask import STRANGERS, CallOutcome, request_of
-from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
+from tests.support.engines import engine_at
 from tests.support.reply_store import Memory, store_of
 from tests.support.scripted import Scripted
 
@@ -33,7 +33,7 @@ async def ask(
     """The reply or the failure, the calls as they are noted, and how many requests came."""
     journal: list[Call] = []
     async with bad_endpoint(script) as endpoint:
-        engine = OpenAIEngine(
+        engine = engine_at(
             "model-as-served", endpoint.url, json_mode="none", max_retries=0
         )
         agent = Agent(
@@ -129,10 +129,10 @@ async def test_another_model_is_asked_again_opens_the_circuit_when_it_is_the_rul
         "",
     ]
     assert asked == 2
-    monkeypatch.setattr("medlive.llm.circuit.UNUSABLE_BACKOFF_S", 0.0)
+    monkeypatch.setattr("medlive.guard.circuit.UNUSABLE_BACKOFF_S", 0.0)
     wrong = [sends(other)] * (STRANGERS + 1)
     async with bad_endpoint([*wrong, ok(json.dumps(GOOD))]) as endpoint:
-        engine = ReplayEngine(OpenAIEngine("model-as-served", endpoint.url), Memory())
+        engine = ReplayEngine(engine_at("model-as-served", endpoint.url), Memory())
         for thread in range(STRANGERS // 2 - 1):  # each asked about twice
             with pytest.raises(AgentFailure):
                 await Agent(engine, [], "en").ask(ComplaintReply, {"query": thread})

@@ -13,10 +13,10 @@ from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.instance.opening import build_engine
 from medlive.llm.ask import Asker, CallOutcome, read_as
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
-from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import split_thinking
 from medlive.rubric.review import ReviewReply
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, ok, sends
+from tests.support.engines import engine_at
 from tests.unit.llm.test_openai_transport import serving
 
 KEY = "sk-dialect-1234"
@@ -91,7 +91,7 @@ async def test_requests_go_where_the_endpoint_expects_them(case: str) -> None:
         return web.json_response(completion(GOOD))
 
     async with serving(keep) as url:
-        engine = OpenAIEngine("m-1", url + one.path, KEY, **one.access)
+        engine = engine_at("m-1", url + one.path, KEY, **one.access)
         assert (await engine.answer(REQUEST)).text == GOOD
         await engine.aclose()
     ((path, headers),) = seen
@@ -181,7 +181,7 @@ DIALECTS = {
 async def test_what_a_reply_means(case: str) -> None:
     one = DIALECTS[case]
     async with bad_endpoint([sends(one.sent, one.status)]) as endpoint:
-        engine = OpenAIEngine("model-as-served", endpoint.url, KEY)
+        engine = engine_at("model-as-served", endpoint.url, KEY)
         reply = await engine.answer(REQUEST)
         asked = await Asker(engine, "reader").ask(
             REQUEST, read_as(ReviewReply, REQUEST)
@@ -232,7 +232,7 @@ ERRORS: dict[str, tuple[int, Any, str]] = {
 async def test_what_an_error_says(case: str) -> None:
     status, body, message = ERRORS[case]
     async with bad_endpoint([sends(body, status)]) as endpoint:
-        engine = OpenAIEngine("m-1", endpoint.url, KEY)
+        engine = engine_at("m-1", endpoint.url, KEY)
         with pytest.raises(EndpointUnavailable, match=f"status {status}: .*{message}"):
             await engine.answer(REQUEST)
         await engine.aclose()
@@ -241,7 +241,7 @@ async def test_what_an_error_says(case: str) -> None:
 async def test_a_limit_under_its_newer_name() -> None:
     newer = {"max_completion_tokens": 4000, "reasoning_effort": "low"}
     async with bad_endpoint([ok(GOOD)]) as endpoint:
-        engine = OpenAIEngine("o-9", endpoint.url, KEY, newer)
+        engine = engine_at("o-9", endpoint.url, KEY, newer)
         await engine.answer(REQUEST)
         await engine.aclose()
         assert newer.items() <= endpoint.bodies[0].items()
@@ -253,7 +253,7 @@ async def test_a_limit_under_its_newer_name() -> None:
         "unsupported_parameter",
     )
     async with bad_endpoint([refusal]) as endpoint:
-        engine = OpenAIEngine("o-9", endpoint.url, KEY, {"max_tokens": 9})
+        engine = engine_at("o-9", endpoint.url, KEY, {"max_tokens": 9})
         with pytest.raises(ConfigError) as failed:
             await engine.answer(REQUEST)
         await engine.aclose()

@@ -31,6 +31,7 @@ from tests.support.bad_endpoint import (
     sends,
     slow,
 )
+from tests.support.engines import engine_at
 from tests.support.waiting import until
 
 KEY = "sk-very-secret-0123456789"
@@ -44,9 +45,7 @@ REQUEST = Request(
 
 
 def engine(url: str, **more: Any) -> OpenAIEngine:
-    return OpenAIEngine(
-        "m-1", url, KEY, **{"backoff_s": 0.01, "timeout_s": 5.0, **more}
-    )
+    return engine_at("m-1", url, KEY, **{"backoff_s": 0.01, "timeout_s": 5.0, **more})
 
 
 async def ask(script: list[Step], **more: Any) -> tuple[Any, int]:
@@ -256,7 +255,7 @@ async def test_a_retry_after_past_patience_ends_at_once() -> None:
 async def test_a_refused_request_is_not_repeated_and_says_what_to_do(
     step: Step, hint: str
 ) -> None:
-    error, asked = await ask([step], key_variable="MY_KEY")
+    error, asked = await ask([step], api_key_env="MY_KEY")
     assert isinstance(error, EndpointUnavailable)
     assert asked == 1
     assert hint in (error.hint or "")
@@ -264,7 +263,7 @@ async def test_a_refused_request_is_not_repeated_and_says_what_to_do(
 
 async def test_the_key_is_nowhere_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    asker = OpenAIEngine("m-1", "http://127.0.0.1:9/v1", KEY, max_retries=0)
+    asker = engine_at("m-1", "http://127.0.0.1:9/v1", KEY, max_retries=0)
     seen = [repr(asker), str(asker), repr(asker.identity)]
     with pytest.raises(EndpointUnavailable) as dead:
         await asker.answer(REQUEST)
@@ -284,7 +283,7 @@ async def test_the_key_is_nowhere_to_be_read(caplog: pytest.LogCaptureFixture) -
 
 async def test_a_local_endpoint_s_key_of_a_letter_is_no_secret() -> None:
     async with bad_endpoint([fails(404, "The model m-1 does not exist.")]) as endpoint:
-        asker = OpenAIEngine("m-1", endpoint.url, "x")
+        asker = engine_at("m-1", endpoint.url, "x")
         with pytest.raises(EndpointUnavailable, match="does not exist"):
             await asker.answer(REQUEST)
         await asker.aclose()
@@ -439,7 +438,7 @@ async def test_the_rules_engine_behind_http_is_labelled_as_the_rules_engine() ->
         ("rulesmith", "openai"),
         ("gpt", "openai"),
     ):
-        asker = OpenAIEngine(model, "http://127.0.0.1:9/v1")
+        asker = engine_at(model, "http://127.0.0.1:9/v1")
         assert asker.identity.engine == label
         assert asker.identity.publishable is (label == "openai")
         await asker.aclose()
@@ -464,6 +463,6 @@ def test_a_wrong_configuration_is_refused_before_anything_is_sent(
     url: str, more: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        OpenAIEngine("m", url, **more)
+        engine_at("m", url, **more)
     assert "schlüssel" not in str(caught.value)
     assert "pass@" not in str(caught.value)

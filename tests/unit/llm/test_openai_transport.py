@@ -11,8 +11,8 @@ from aiohttp import web
 
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import Prompt, Request
-from medlive.llm.openai import OpenAIEngine
 from tests.support.bad_endpoint import completion
+from tests.support.engines import engine_at
 
 KEY = "sk-transport-1"
 REQUEST = Request(
@@ -39,7 +39,7 @@ async def serving(handler: Any) -> AsyncIterator[str]:
 
 async def ask(url: str) -> str:
     """The reply's text, or the error's message and hint."""
-    engine = OpenAIEngine("m", url, KEY, max_retries=0)
+    engine = engine_at("m", url, KEY, max_retries=0)
     try:
         return (await engine.answer(REQUEST)).text
     except EndpointUnavailable as error:
@@ -106,7 +106,7 @@ async def test_what_the_environment_says_to_openais_client_goes_to_no_endpoint(
         return web.json_response(completion("ok"))
 
     async with serving(keep) as url:
-        engine = OpenAIEngine("m", f"{url}/v1")
+        engine = engine_at("m", f"{url}/v1")
         await engine.answer(REQUEST)
         await engine.aclose()
     assert not re.search("(org|project|admin|key|own)-1|authorization", seen[0], re.I)
@@ -138,4 +138,4 @@ def test_a_proxy_that_is_not_one_over_http_is_a_wrong_setting(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("all_proxy", "socks5h://127.0.0.1:9")
     with pytest.raises(ConfigError, match="proxy"):
-        OpenAIEngine("m", "http://endpoint.invalid/v1")
+        engine_at("m", "http://endpoint.invalid/v1")

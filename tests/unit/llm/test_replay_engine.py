@@ -9,7 +9,6 @@ import pytest
 from medlive.errors import EndpointUnavailable
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Finish, Prompt, Reply, Request
-from medlive.llm.openai import OpenAIEngine
 from medlive.llm.registry import Price
 from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import (
@@ -22,6 +21,7 @@ from tests.support.bad_endpoint import (
     sends,
     slow,
 )
+from tests.support.engines import engine_at
 from tests.support.reply_store import store_of
 
 
@@ -37,7 +37,7 @@ def request(number: int = 0, **more: Any) -> Request:
 def asking(
     endpoint: BadEndpoint, folder: Path, budget: Budget | None = None, **more: Any
 ) -> ReplayEngine:
-    inner = OpenAIEngine(
+    inner = engine_at(
         "m", endpoint.url, "", **{"max_retries": 0, "backoff_s": 0.01, **more}
     )
     return ReplayEngine(inner, store_of(folder), budget)
@@ -220,7 +220,7 @@ async def test_every_attempt_is_counted_with_what_it_took(tmp_path: Path) -> Non
         [silent, fails(500), ok("x"), silent, silent, silent]
     ) as endpoint:
         budget = Budget(max_tokens=10**6)
-        engine = OpenAIEngine(
+        engine = engine_at(
             "m",
             endpoint.url,
             max_retries=2,
@@ -256,7 +256,7 @@ async def test_a_budget_binds_the_attempts_of_a_call_too(
 ) -> None:
     async with bad_endpoint([step]) as endpoint:
         budget = Budget(**limit)
-        engine = OpenAIEngine(
+        engine = engine_at(
             "m",
             endpoint.url,
             backoff_s=0.0,

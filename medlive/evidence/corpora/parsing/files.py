@@ -11,8 +11,9 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, cast
@@ -52,8 +53,6 @@ _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
 
 
-Suffixes = tuple[str, ...]
-"""In lower case."""
 Member = tuple[str, bytes]
 """The name and the content of a file, or of a member of an archive."""
 
@@ -76,108 +75,6 @@ def head_of(file: Path) -> bytes:
             return handle.read(HEAD)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return b""
-
-
-def begins_with(suffixes: Suffixes, roots: Collection[str], path: Path) -> bool:
-    """Whether the first XML file of a path that has a root element has one of these, without a prefix.
-
-    A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
-    OSError when the path cannot be read.
-    """
-    for name, file in files_below(path, suffixes, ReadLog())[:_LOOKED_AT]:
-        heads: Iterable[bytes] = ()
-        if is_named(name, suffixes) and not is_named(name, (_ZIP,)):
-            heads = [head_of(file)]
-        elif is_named(name, suffixes) or _is_tar(file):
-            inside = _file(name, file, suffixes, ReadLog(), LARGE_MEMBER)
-            heads = (data[:HEAD] for _, data in islice(inside, _LOOKED_AT))
-        for head in heads:
-            element = _ELEMENT.match(
-                _NO_ELEMENT.sub(b"", head.removeprefix(b"\xef\xbb\xbf"))
-            )
-            if element:
-                return element[1].decode() in roots
-    return False
-
-
-def is_named(name: str, suffixes: Suffixes) -> bool:
-    """Whether a name has one of the suffixes."""
-    return name.lower().endswith(suffixes)
-
-
-def files_below(
-    path: Path,
-    suffixes: Suffixes,
-    log: ReadLog,
-) -> list[tuple[str, Path]]:
-    """Every file of a folder with one of the suffixes, with its name below it; or a file itself, which may be a link.
-
-    Links and special files in a folder are reported, and not followed.
-    """
-    if not path.is_dir():
-        return [(path.name, path.resolve())]
-    files = []
-    for file in sorted(path.rglob("*")):
-        name = file.relative_to(path).as_posix()
-        if not is_named(name, suffixes):
-            continue
-        if file.is_file() and not file.is_symlink():
-            files.append((name, file))
-        elif file.is_symlink() or not file.is_dir():
-            log.problem(name, _NOT_FOLLOWED)
-    return files
-
-
-def members(
-    path: Path,
-    suffixes: Suffixes,
-    log: ReadLog,
-    largest: int = ARCHIVE_MEMBER_BYTES,
-) -> Iterator[Member]:
-    """Yield every regular file with one of the suffixes: of a folder, a tar archive, or the path itself.
-
-    With ".zip" among the suffixes the members of zip archives are yielded, and of the zip archives within them.
-
-    Args:
-        path: A folder, an archive or a file. Names are POSIX paths relative to the first two.
-        suffixes: In lower case.
-        log: Gets what could not be read.
-        largest: The most bytes of a member; a larger one is reported and skipped.
-
-    Raises:
-        BadInput: if `path` is none of them.
-    """
-    for name, file in files_below(path, suffixes, log):
-        if not is_named(name, suffixes) and not _is_tar(file):
-            raise BadInput(
-                f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}"
-            )
-        yield from _file(name, file, suffixes, log, largest)
-
-
-def _file(
-    name: str,
-    file: Path,
-    suffixes: Suffixes,
-    log: ReadLog,
-    largest: int,
-) -> Iterator[Member]:
-    """The file, or its members if it is an archive."""
-    try:
-        if not is_named(name, suffixes):
-            yield from _tar(file, suffixes, log, largest)
-            return
-        with open_plain(file) as handle:
-            if is_named(name, (_ZIP,)):
-                packed = io.BufferedReader(handle)
-                yield from _zip(packed, name, suffixes, log, largest, ARCHIVE_BYTES)
-                return
-            data = read_to_end(handle, name, largest)
-    except DAMAGE as exc:
-        cause = exc or type(exc).__name__
-        log.problem(name, f"damaged, too large or unreadable from here on: {cause}")
-    else:
-        yield name, data
 
 
 _LOCAL_HEADER = 30
@@ -205,51 +102,6 @@ def check_zip(archive: zipfile.ZipFile, most: int) -> int:
     return size
 
 
-def _zip(
-    archive: IO[bytes],
-    place: str,
-    suffixes: Suffixes,
-    log: ReadLog,
-    largest: int,
-    room: int,
-) -> Generator[Member, None, int]:
-    """Yield the members in the archive's order; return the bytes of `room` that are left for other archives.
-
-    Args:
-        archive: The archive.
-        place: Its name.
-        suffixes: Of the members; zip archives in it have none in them.
-        log: Gets what could not be read.
-        largest: The most bytes of a member.
-        room: Bytes that the archive may unpack to, those in it included.
-    """
-    inner = tuple(suffix for suffix in suffixes if suffix != _ZIP)
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            room -= check_zip(opened, room)
-            for info in opened.infolist():
-                name = f"{place}/{info.filename}"
-                if info.is_dir() or not is_named(name, suffixes):
-                    continue
-                if info.file_size > largest or info.flag_bits & _ENCRYPTED:
-                    problem = f"encrypted, or more than the {largest} bytes of a member"
-                    log.problem(name, problem)
-                    continue
-                try:
-                    data = opened.read(info)
-                except DAMAGE as exc:
-                    log.problem(name, f"damaged: {exc or type(exc).__name__}")
-                    continue
-                if is_named(name, (_ZIP,)):
-                    packed = io.BytesIO(data)
-                    room = yield from _zip(packed, name, inner, log, largest, room)
-                else:
-                    yield name, data
-    except DAMAGE as exc:
-        log.problem(place, f"not a readable zip archive: {exc or type(exc).__name__}")
-    return room
-
-
 class _Member(tarfile.TarInfo):
     """A member whose extended headers, which tarfile reads whole, are bounded."""
 
@@ -273,55 +125,165 @@ def _is_tar(path: Path) -> bool:
     return True
 
 
-def _tar(
-    path: Path,
-    suffixes: Suffixes,
-    log: ReadLog,
-    largest: int,
-) -> Iterator[Member]:
-    unpacked = 0
-    with tarfile.open(path, tarinfo=_Member) as tar:
-        while (member := tar.next()) is not None:
-            vars(tar)["members"] = []  # tarfile keeps every header it has seen
-            name, unpacked = member.name, unpacked + member.size
-            if unpacked > ARCHIVE_BYTES:
-                raise tarfile.ReadError(f"unpacks to more than {ARCHIVE_BYTES} bytes")
-            if not is_named(name, suffixes) or member.isdir():
+@dataclass(frozen=True)
+class CorpusFiles:
+    """The files that a kind of corpus is made of: in a folder, in archives, or alone."""
+
+    suffixes: tuple[str, ...]
+    """In lower case. With ".zip" the members of zip archives are meant, and of the zip archives within them."""
+    roots: tuple[str, ...] = ()  # The root elements of XML files
+    largest: int = ARCHIVE_MEMBER_BYTES
+    """The most bytes of a member; a larger one is reported and skipped."""
+
+    def include(self, name: str) -> bool:
+        """Whether a name has one of the suffixes."""
+        return name.lower().endswith(self.suffixes)
+
+    def below(self, path: Path, log: ReadLog) -> list[tuple[str, Path]]:
+        """Every such file of a folder, with its name below it; or a file itself, which may be a link.
+
+        Links and special files in a folder are reported, and not followed.
+        """
+        if not path.is_dir():
+            return [(path.name, path.resolve())]
+        files = []
+        for file in sorted(path.rglob("*")):
+            name = file.relative_to(path).as_posix()
+            if not self.include(name):
                 continue
-            try:
-                split_name(name.removeprefix("./"))
-            except UnsafePath:
-                cause = "a name that climbs out of the archive, or is none of a file"
-                log.problem(printable(name), cause)
-                continue
-            handle = tar.extractfile(member) if member.isreg() else None
-            if handle is None:
+            if file.is_file() and not file.is_symlink():
+                files.append((name, file))
+            elif file.is_symlink() or not file.is_dir():
                 log.problem(name, _NOT_FOLLOWED)
-            elif member.size > largest:
-                problem = (
-                    f"{member.size} bytes, more than the {largest} a member may have"
+        return files
+
+    def recognise(self, path: Path) -> bool:
+        """Whether the first XML file of a path that has a root element has one of `roots`, without a prefix.
+
+        A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
+        OSError when the path cannot be read.
+        """
+        for name, file in self.below(path, ReadLog())[:_LOOKED_AT]:
+            heads: Iterable[bytes] = ()
+            if self.include(name) and not name.lower().endswith(_ZIP):
+                heads = [head_of(file)]
+            elif self.include(name) or _is_tar(file):
+                inside = self._members_of(name, file, ReadLog())
+                heads = (data[:HEAD] for _, data in islice(inside, _LOOKED_AT))
+            for head in heads:
+                element = _ELEMENT.match(
+                    _NO_ELEMENT.sub(b"", head.removeprefix(b"\xef\xbb\xbf"))
                 )
-                log.problem(name, problem)
+                if element:
+                    return element[1].decode() in self.roots
+        return False
+
+    def members(self, path: Path, log: ReadLog) -> Iterator[Member]:
+        """Yield every such regular file: of a folder, an archive, or the path itself; the log gets the others.
+
+        Names are POSIX paths relative to the folder or the archive. Raises BadInput if the path is none of them.
+        """
+        for name, file in self.below(path, log):
+            if not self.include(name) and not _is_tar(file):
+                raise BadInput(
+                    f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(self.suffixes)}"
+                )
+            yield from self._members_of(name, file, log)
+
+    def xml_roots(self, path: Path, log: ReadLog) -> Iterator[tuple[str, Element]]:
+        """Yield the name and the root of every member that has one of `roots`; report the others."""
+        for name, data in self.members(path, log):
+            try:
+                root = parse(data)
+            except UnsafeXml as exc:
+                log.problem(name, str(exc))
+                continue
+            if root.tag in self.roots:
+                yield name, root
             else:
-                yield name, handle.read()
+                expected = " or ".join(f"<{each}>" for each in self.roots)
+                log.problem(name, f"<{root.tag[:40]}> where {expected} was expected")
 
-
-def xml_roots(
-    path: Path,
-    suffixes: Suffixes,
-    roots: Collection[str],
-    log: ReadLog,
-    largest: int = ARCHIVE_MEMBER_BYTES,
-) -> Iterator[tuple[str, Element]]:
-    """Yield the name and the root of every one of `members` that has one of these roots; report the others."""
-    for name, data in members(path, suffixes, log, largest):
+    def _members_of(self, name: str, file: Path, log: ReadLog) -> Iterator[Member]:
+        """The file, or its members if it is an archive."""
         try:
-            root = parse(data)
-        except UnsafeXml as exc:
-            log.problem(name, str(exc))
-            continue
-        if root.tag in roots:
-            yield name, root
+            if not self.include(name):
+                yield from self._tar(file, log)
+                return
+            with open_plain(file) as handle:
+                if name.lower().endswith(_ZIP):
+                    packed = io.BufferedReader(handle)
+                    yield from self._zip(packed, name, log, ARCHIVE_BYTES)
+                    return
+                data = read_to_end(handle, name, self.largest)
+        except DAMAGE as exc:
+            cause = exc or type(exc).__name__
+            log.problem(name, f"damaged, too large or unreadable from here on: {cause}")
         else:
-            expected = " or ".join(f"<{each}>" for each in roots)
-            log.problem(name, f"<{root.tag[:40]}> where {expected} was expected")
+            yield name, data
+
+    def _zip(
+        self,
+        archive: IO[bytes],
+        place: str,
+        log: ReadLog,
+        room: int,
+    ) -> Generator[Member, None, int]:
+        """Yield the members in the archive's order; return the bytes of `room` that are left for other archives.
+
+        `room` is what the archive may unpack to, those in it included; zip archives in it have none in them.
+        """
+        suffixes = tuple(suffix for suffix in self.suffixes if suffix != _ZIP)
+        try:
+            with zipfile.ZipFile(archive) as opened:
+                room -= check_zip(opened, room)
+                for info in opened.infolist():
+                    name = f"{place}/{info.filename}"
+                    if info.is_dir() or not self.include(name):
+                        continue
+                    if info.file_size > self.largest or info.flag_bits & _ENCRYPTED:
+                        problem = f"encrypted, or more than the {self.largest} bytes of a member"
+                        log.problem(name, problem)
+                        continue
+                    try:
+                        data = opened.read(info)
+                    except DAMAGE as exc:
+                        log.problem(name, f"damaged: {exc or type(exc).__name__}")
+                        continue
+                    if name.lower().endswith(_ZIP):
+                        inner = replace(self, suffixes=suffixes)
+                        room = yield from inner._zip(io.BytesIO(data), name, log, room)
+                    else:
+                        yield name, data
+        except DAMAGE as exc:
+            cause = exc or type(exc).__name__
+            log.problem(place, f"not a readable zip archive: {cause}")
+        return room
+
+    def _tar(self, path: Path, log: ReadLog) -> Iterator[Member]:
+        unpacked = 0
+        with tarfile.open(path, tarinfo=_Member) as tar:
+            while (member := tar.next()) is not None:
+                vars(tar)["members"] = []  # tarfile keeps every header it has seen
+                name, unpacked = member.name, unpacked + member.size
+                if unpacked > ARCHIVE_BYTES:
+                    limit = f"more than {ARCHIVE_BYTES} bytes"
+                    raise tarfile.ReadError(f"unpacks to {limit}")
+                if not self.include(name) or member.isdir():
+                    continue
+                try:
+                    split_name(name.removeprefix("./"))
+                except UnsafePath:
+                    cause = (
+                        "a name that climbs out of the archive, or is none of a file"
+                    )
+                    log.problem(printable(name), cause)
+                    continue
+                handle = tar.extractfile(member) if member.isreg() else None
+                if handle is None:
+                    log.problem(name, _NOT_FOLLOWED)
+                elif member.size > self.largest:
+                    limit = f"more than the {self.largest} a member may have"
+                    log.problem(name, f"{member.size} bytes, {limit}")
+                else:
+                    yield name, handle.read()

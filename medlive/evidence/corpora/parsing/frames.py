@@ -107,18 +107,13 @@ def _records(
             token.end(),
             end if end >= 0 else len(data),
         )
-        if nested:
-            at = nested.start()
-            yield "", start, at, f"a {name} without its end"
-        elif end >= 0:
+        if end >= 0 and not nested:
             at = end + len(name) + 3
             yield name, start, at, ""
-        elif len(data) - start > PUBMED_RECORD_BYTES:
-            at = token.end()
-            yield "", start, at, f"longer than {PUBMED_RECORD_BYTES} bytes"
-        elif final:
-            at = token.end()
-            yield "", start, at, f"a {name} without its end"
+        elif nested or final or len(data) - start > PUBMED_RECORD_BYTES:
+            at = nested.start() if nested else token.end()
+            limit = f"within {PUBMED_RECORD_BYTES} bytes"
+            yield "", start, at, f"a {name} without its end {limit}"
         else:
             yield "", start, start, ""
             return

@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 from medlive import clock
 from medlive.errors import CallerRefused, CircuitOpen, EndpointUnavailable
-from medlive.llm import circuit as module
+from medlive.guard import circuit as module
+from medlive.guard.circuit import BACKOFF_S, MOST_BACKOFF_S, Circuit, Opening
 from medlive.llm.ask import Asker, Unusable
 from medlive.llm.budget import Budget
-from medlive.llm.circuit import BACKOFF_S, MOST_BACKOFF_S, Circuit, Opening
 from medlive.llm.engine import Prompt, Reply, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import bad_endpoint, fails, ok, slow
+from tests.support.engines import engine_at
 from tests.support.reply_store import Memory
 
 REQUEST = Request(
@@ -70,7 +71,7 @@ def turned(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def engine(url: str, **more: Any) -> OpenAIEngine:
-    return OpenAIEngine(
+    return engine_at(
         "m-1", url, "sk-very-secret", **{"backoff_s": 0.0, "max_retries": 0, **more}
     )
 
