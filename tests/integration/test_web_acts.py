@@ -249,7 +249,7 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
 ) -> None:
     done = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)
     assert done.status_code == 303
-    assert "overruled this veto" in (await admin.get("/audit/threads/test/1")).text
+    assert "takes two people" in (await admin.get("/audit/threads/test/1")).text
     assert "wait for a second person" in (await admin.get("/review")).text
     # The same form sent twice is done once.
     twice = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
@@ -28,10 +28,10 @@ from medlive.web.pages import (
     refusing,
     render,
 )
-from medlive.web.site import Room, Section, Site, SiteOf, Text
+from medlive.web.site import Room, Section, Site, SiteOf
 
 from . import final
-from .actions import case_actions, parse_number, perform
+from .actions import ActForm, case_actions, parse_number, perform
 
 router = APIRouter(prefix="/acts")
 router.include_router(final.router)
@@ -167,30 +167,14 @@ async def act(
     account: Admin,
     kind: Kind,
     subject: str,
-    act: Text,
-    reason: Text,
-    criterion: Text,
-    words: Text,
-    back: Text,
-    revision: Text,
+    form: Annotated[ActForm, Form()],
 ) -> Response:
     """Do one of `actions.perform`; what cannot be done is said with its reason."""
-    back = local_path(back or f"/acts/case/{subject}")
-    reason = reason.strip()
+    back = local_path(form.back or f"/acts/case/{subject}")
     try:
-        if not reason:
+        if not form.reason.strip():
             raise UsageError("an act needs a reason")
-        await perform(
-            site,
-            account.name,
-            kind,
-            act,
-            subject,
-            reason,
-            criterion=criterion,
-            words=words,
-            revision=parse_number(revision),
-        )
+        await perform(site, account.name, kind, subject, form)
     except MedliveError as error:
         about = f"{kind}:{subject}"
         log = await site.database.ask(list_entries, subject=about, limit=5)
@@ -227,14 +211,12 @@ async def _case_page(
         log = await list_entries(session, subject=f"case:{case_id}")
         unproved = await unproved_since(session, case_id)
     actions = case_actions(
-        account,
         case_id,
         row.status.value,
         case.revision,
         tuple(criterion.id for criterion in case.rubric.criteria),
         unproved_since=unproved,
     )
-    assert actions is not None  # The route is for admins
     if not values:
         values = {name: getattr(case.text, name) for name in _TEXTS}
         values |= {name: getattr(case.rubric, name) for name in (*_KINDS, "asked")}

@@ -35,7 +35,7 @@ from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
 
 from .tables import TABLES, State
-from .thread import first_of, load_thread_page, row_links
+from .thread import load_thread_page, row_links
 
 router = APIRouter(
     prefix="/audit",
@@ -135,7 +135,8 @@ async def show_thread(
 ) -> Response:
     """A thread or a case, with every decision about it."""
     names, of_case = request.path_params, "case_id" in request.path_params
-    window = Window(first_of(page), MESSAGES_SHOWN, MESSAGE_CHARS_SHOWN)
+    first = (page - 1) * MESSAGES_SHOWN
+    window = Window(first, MESSAGES_SHOWN, MESSAGE_CHARS_SHOWN)
     part: dict[str, Any] = {"decision": decision, "window": window}
     async with site.database.begin() as session:
         with refusing(404, UsageError), refusing(410, ThreadTakenDown):

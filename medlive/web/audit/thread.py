@@ -24,11 +24,13 @@ from medlive.db.mapping import Record
 from medlive.db.release.snapshots import list_memberships
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
+from medlive.db.tables.accounts import Role
+from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseRevisionRow
 from medlive.guard.bounds import MESSAGES_SHOWN
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
-from medlive.web.acts.actions import case_actions, thread_actions
+from medlive.web.acts.actions import Actions, case_actions
 from medlive.web.pages import Link, render
 
 from .tables import TABLE, TABLES, State
@@ -67,17 +69,6 @@ class Marked:
     about: Mapping[str, object]  # Role, verified, posted_at …; empty for the title
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Which messages a page of a thread shows, and where the others are."""
-
-    first: int  # From 1
-    last: int
-    total: int
-    before: str | None  # Addresses; None: there are none
-    after: str | None
-
-
 Change = tuple[Literal["same", "old", "new"], str]
 """What became of a stretch of a text in a revision, and the stretch."""
 
@@ -97,6 +88,8 @@ async def load_thread_page(
     """
     curation = record["curation"] or _NO_CURATION
     thread, case = record["thread"], record["case"]
+    if page > 1 and not thread["messages"]:
+        raise HTTPException(404, "The thread has no such message.")
     title, messages = await asyncio.to_thread(mark_thread, thread, curation["elements"])
     elements = _group(curation["elements"], "side")
     criteria = _group(record["criteria"], "advice_id")
@@ -111,7 +104,6 @@ async def load_thread_page(
     if of_case:
         subject = f"case:{case['case_id']}"
         actions = case_actions(
-            account,
             case["case_id"],
             case["status"],
             case["revision"],
@@ -121,12 +113,11 @@ async def load_thread_page(
         )
     else:
         outcome = curation.get("outcome", "pending")
-        actions = thread_actions(
-            account,
-            thread["source"],
-            thread["thread_id"],
-            "rejected" if record["filter_reason"] else outcome,
-            waits=_waiting(record),
+        if record["filter_reason"]:
+            outcome = "rejected"
+        actions = Actions(
+            subject=f"thread/{thread['source']}/{thread['thread_id']}",
+            plain=(Act.OVERRULE,) if outcome in ("rejected", "parked") else (),
             veto=curation.get("reason") == Reason.CONTRADICTED,
             back=str(here),
         )
@@ -139,10 +130,8 @@ async def load_thread_page(
         language="zh" if has_han else "en",
         title=title,
         messages=messages,
-        shown=messages_shown(request, page, thread),
-        elsewhere=pages_of(
-            request, page, {own["message_id"] for own in curation["elements"]}
-        ),
+        page=page,
+        page_with=partial(_page_with, request, page),
         address=partial(_address, request),
         elements=elements,
         flags=_group(failed_checks, "subject"),
@@ -156,7 +145,7 @@ async def load_thread_page(
         memberships=memberships,
         withheld=withheld,
         entries=await list_entries(session, subject=subject),
-        actions=actions,
+        actions=actions if account.may(Role.ADMIN) else None,
         before=await _neighbour(session, state, "before"),
         after=await _neighbour(session, state, "after"),
         back=(TABLES[state.table].title, state.page()),
@@ -189,18 +178,6 @@ async def _history(
     withheld = rates or await is_checked_blind(session, case_id)
     memberships = await list_memberships(session, case_id)
     return await asyncio.to_thread(_steps, revisions), memberships, withheld
-
-
-def _waiting(record: _Record) -> tuple[str, ...]:
-    """Who overruled the latest decision, a veto that takes more people."""
-    if not record["decisions"]:
-        return ()
-    latest = record["decisions"][0]["number"]
-    names = {}
-    for overrule in record["overruled"]:
-        if overrule["curation_id"] == latest:
-            names[overrule["decided_by"]] = overrule["people"]
-    return tuple(names) if len(names) < max(names.values(), default=0) else ()
 
 
 async def _neighbour(
@@ -337,39 +314,11 @@ def compare(old: str, new: str) -> list[Change]:
     return changes
 
 
-def messages_shown(
-    request: Request,
-    page: int,
-    thread: Mapping[str, Any],
-) -> Stretch:
-    """Which of a thread's messages are shown. Raises HTTPException (404) where there are none such."""
-    first, shown, total = first_of(page), len(thread["messages"]), thread["total"]
-    if not shown and page > 1:
-        raise HTTPException(404, "The thread has no such message.")
-    last = first + shown
-    before = _address(request, page=page - 1) if page > 1 else None
-    after = _address(request, page=page + 1) if last < total else None
-    return Stretch(first + 1 if shown else 0, last, total, before, after)
-
-
-def first_of(page: int) -> int:
-    """The number of a page's first message, from 0."""
-    return (page - 1) * MESSAGES_SHOWN
-
-
-def pages_of(
-    request: Request,
-    page: int,
-    message_ids: Iterable[str],
-) -> dict[str, str]:
-    """The address of the page that shows a message, for each of these that this page does not show."""
-    pages = {}
-    for name in message_ids:
-        if name[1:].isdecimal():
-            other = int(name[1:]) // MESSAGES_SHOWN + 1
-            if other != page:
-                pages[name] = _address(request, page=other)
-    return pages
+def _page_with(request: Request, page: int, message_id: str) -> str:
+    """The address of the page that shows a message; empty for this page, and for the title."""
+    number = message_id[1:]
+    other = int(number) // MESSAGES_SHOWN + 1 if number.isdecimal() else page
+    return "" if other == page else _address(request, page=other)
 
 
 def _address(request: Request, **place: int) -> str:
