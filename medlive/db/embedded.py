@@ -99,28 +99,26 @@ def start(home: Path) -> str:
     """
     place = _find_place(home)
     with _locked(home, place):
-        for _ in range(3):
-            server = _find_server(place.data)
-            if server is None:
-                binaries = _find_binaries(place)
-                if not (place.data / "PG_VERSION").exists():
-                    _create_cluster(place, binaries)
-                _remove_stale_files(place)
-                options = (
-                    f"-c unix_socket_directories='{_socket_folder(place)}'"
-                    f" -c unix_socket_permissions=0700 -p {_PORT}"
-                )
-                pg_ctl = (binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS))
-                files = ("-D", place.data, "-l", place.log, "-o", options)
-                try:
-                    _run(place, "did not start", (*pg_ctl, *files))
-                except DatabaseUnavailable as exc:
-                    raise _start_error(place, exc.message) from exc
-                server = _find_server(place.data)
-            # A server that was just killed may still look alive; it is started again.
-            if server is not None and _answers(place, server):
-                return server.url
-    raise _start_error(place, "the server stopped as soon as it had started")
+        if (server := _find_server(place.data)) is not None:
+            return server.url
+        binaries = _find_binaries(place)
+        if not (place.data / "PG_VERSION").exists():
+            _create_cluster(place, binaries)
+        _remove_stale_files(place)
+        options = (
+            f"-c unix_socket_directories='{_socket_folder(place)}'"
+            f" -c unix_socket_permissions=0700 -p {_PORT}"
+        )
+        pg_ctl = (binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS))
+        files = ("-D", place.data, "-l", place.log, "-o", options)
+        try:
+            _run(place, "did not start", (*pg_ctl, *files))
+        except DatabaseUnavailable as exc:
+            raise _start_error(place, exc.message) from exc
+        server = _find_server(place.data)
+    if server is None:
+        raise _start_error(place, "the server stopped as soon as it had started")
+    return server.url
 
 
 def stop(home: Path) -> bool:
@@ -437,24 +435,6 @@ def _socket_folder(place: _Place) -> Path:
                 hint="remove it, or set a shorter MEDLIVE_HOME",
             ) from None
     return folder
-
-
-def _answers(place: _Place, server: EmbeddedServer) -> bool:
-    """Wait until the server answers, e.g. while it recovers from a crash; False when it has gone away."""
-    import psycopg
-
-    deadline = time.monotonic() + _START_SECONDS
-    while _find_server(place.data) is not None:
-        try:
-            psycopg.connect(
-                server.url.replace("+psycopg", ""), connect_timeout=10
-            ).close()
-            return True
-        except psycopg.OperationalError as exc:
-            if time.monotonic() > deadline:
-                raise _start_error(place, str(exc).strip()) from exc
-            time.sleep(0.2)
-    return False
 
 
 def _start_error(place: _Place, reason: str) -> DatabaseUnavailable:

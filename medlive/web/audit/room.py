@@ -14,12 +14,10 @@ from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked
 from medlive.db.tables.accounts import Role
-from medlive.db.threads.threads import Window
 from medlive.errors import UsageError
 from medlive.guard.bounds import (
     EXPORT_BYTES,
     GAPS_SHOWN,
-    MESSAGE_CHARS_SHOWN,
     MESSAGES_SHOWN,
 )
 from medlive.service.curation.inspect import (
@@ -136,8 +134,7 @@ async def show_thread(
     """A thread or a case, with every decision about it."""
     names, of_case = request.path_params, "case_id" in request.path_params
     first = (page - 1) * MESSAGES_SHOWN
-    window = Window(first, MESSAGES_SHOWN, MESSAGE_CHARS_SHOWN)
-    part: dict[str, Any] = {"decision": decision, "window": window}
+    part: dict[str, Any] = {"decision": decision, "first": first}
     async with site.database.begin() as session:
         with refusing(404, UsageError), refusing(410, ThreadTakenDown):
             if of_case:
