@@ -242,7 +242,7 @@ async def pending_revisions(
 ) -> Sequence[Record]:
     """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk and
     revision_pk."""
-    pending = await session.run(
+    return await session.records(
         """
         SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
         WHERE id > :after AND NOT EXISTS (
@@ -255,7 +255,6 @@ async def pending_revisions(
         chain=chain_digest,
         most=limit,
     )
-    return pending.all()
 
 
 async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:

@@ -153,7 +153,7 @@ async def export(request: Request, site: SiteOf, table: str) -> Response:
     state = _state(request, table)
     lines, size = [], 0
     async with site.database.begin() as session:
-        rows = stream_rows(session, state.listing, state.where, **state.order)
+        rows = stream_rows(session, state.listing, state.where)
         async for line in stream_csv(rows, state.listing):
             lines.append(line)
             size += len(line.encode())
@@ -171,7 +171,6 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
             session,
             state.listing,
             state.where,
-            **state.order,
             after=state.after,
             before=state.before,
         )

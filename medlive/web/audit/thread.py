@@ -48,7 +48,6 @@ _MOST_PAIRS = 25_000_000
 """Pairs of words that are compared: two texts of 5,000 words."""
 _TOKENS = re.compile(r"[\u3400-\u9fff]|\s+|[^\s\u3400-\u9fff]+")
 _Record = Mapping[str, Any]
-_NO_CURATION: _Record = {"elements": (), "claims": (), "calls": (), "checks": ()}
 
 
 @dataclass(frozen=True)
@@ -86,15 +85,14 @@ async def load_thread_page(
 
     It is about the case, if `of_case`, or the thread. The query of the request says which list led to it.
     """
-    curation = record["curation"] or _NO_CURATION
+    curation = record["curation"] or {}
+    calls = curation.get("calls", ())
     thread, case = record["thread"], record["case"]
     if page > 1 and not thread["messages"]:
         raise HTTPException(404, "The thread has no such message.")
-    title, messages = await asyncio.to_thread(mark_thread, thread, curation["elements"])
-    elements = _group(curation["elements"], "side")
-    criteria = _group(record["criteria"], "advice_id")
-    advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
-    failed_checks = [check for check in curation["checks"] if not check["passed"]]
+    title, messages = await asyncio.to_thread(
+        mark_thread, thread, curation.get("elements", ())
+    )
     here = request.url.replace(scheme="", netloc="")
     query = QueryParams(request.url.query)
     table = query.get(TABLE, "")
@@ -133,14 +131,7 @@ async def load_thread_page(
         page=page,
         page_with=partial(_page_with, request, page),
         address=partial(_address, request),
-        elements=elements,
-        flags=_group(failed_checks, "subject"),
-        advice=advice,
-        loose=[c for rest in criteria.values() for c in rest],
-        calls=curation["calls"],
-        replies=await find_replies(
-            session, {call["request_digest"] for call in curation["calls"]}
-        ),
+        replies=await find_replies(session, {call["request_digest"] for call in calls}),
         revisions=revisions,
         memberships=memberships,
         withheld=withheld,
@@ -150,20 +141,6 @@ async def load_thread_page(
         after=await _neighbour(session, state, "after"),
         back=(TABLES[state.table].title, state.page()),
     )
-
-
-def _advice(
-    elements: Iterable[_Record],
-    claims: Iterable[_Record],
-    criteria: dict[str, list[_Record]],
-) -> list[tuple[_Record, _Record | None, list[_Record]]]:
-    """Each advice with its claim and its criteria, which are taken out of `criteria`."""
-    by_element = {claim["element_id"]: claim for claim in claims}
-    advice = []
-    for element in elements:
-        name = element["id"]
-        advice.append((element, by_element.get(name), criteria.pop(name, [])))
-    return advice
 
 
 async def _history(
@@ -190,7 +167,6 @@ async def _neighbour(
         session,
         state.listing,
         state.where,
-        **state.order,
         size=1,
         before=state.at if side == "before" else None,
         after=state.at if side == "after" else None,
@@ -215,16 +191,6 @@ def row_links(
             path += f"?{query}&at={quote_plus(key)}{mark}{fragment}"
         links.append((str(getattr(row, table.columns[0]) or "–"), path))
     return links
-
-
-def _group(
-    records: Iterable[_Record],
-    name: str,
-) -> dict[str, list[_Record]]:
-    groups: dict[str, list[_Record]] = {}
-    for record in records:
-        groups.setdefault(str(record[name]), []).append(record)
-    return groups
 
 
 def _steps(revisions: Sequence[CaseRevision]) -> list[_Record]:
