@@ -51,11 +51,6 @@ class Filter:
     descending: bool = True
 
     @property
-    def is_narrow(self) -> bool:
-        """Whether rows are left out."""
-        return bool(self.facets or self.has_more)
-
-    @property
     def has_more(self) -> bool:
         """Whether rows are left out by something else than facets."""
         return bool(self.since or self.until or self.text)

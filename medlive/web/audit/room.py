@@ -1,7 +1,6 @@
 """The routes of the audit room."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
@@ -78,21 +77,13 @@ async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
         tables=_LINKS,
         health=health,
         outcomes=OUTCOMES,
-        by_source=_by_first(by_source),
-        by_week=_by_first(by_week),
+        by_source=by_source,
+        by_week=by_week,
         reasons=reasons,
         week=week,
         spent=spent,
         may_act=account.may(Role.ADMIN),
     )
-
-
-def _by_first(rows: Iterable[Any]) -> Mapping[str, Mapping[str, int]]:
-    """Source or week → outcome → threads."""
-    counts: dict[str, dict[str, int]] = {}
-    for key, outcome, n in rows:
-        counts.setdefault(key, {})[outcome] = n
-    return counts
 
 
 @router.get("/gaps")

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from urllib.parse import quote_plus
 
 from fastapi import HTTPException, Request, Response
-from starlette.datastructures import QueryParams
 
 from medlive.curation.model import Reason
 from medlive.db.accounts import Account
@@ -94,7 +93,7 @@ async def load_thread_page(
         mark_thread, thread, curation.get("elements", ())
     )
     here = request.url.replace(scheme="", netloc="")
-    query = QueryParams(request.url.query)
+    query = request.query_params
     table = query.get(TABLE, "")
     state = State.parse(table if table in TABLES else "threads", query)
     revisions, memberships, withheld = await _history(session, account, case)
@@ -233,8 +232,8 @@ def mark_thread(
         quotes.get("title", {}),
     )
     messages = []
-    for n, message in enumerate(thread["messages"]):
-        name = f"m{message.get('place', n)}"
+    for message in thread["messages"]:
+        name = f"m{message['place']}"
         messages.append(_mark(name, message["text"], message, quotes.get(name, {})))
     return title, tuple(messages)
 
