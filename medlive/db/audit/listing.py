@@ -131,7 +131,7 @@ class Listing:
         week = func.to_char(self.moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
         self.query = select().select_from(tables[0]) if joined is None else joined
         self.columns = {name: find(name) for name in shown}
-        self.facets = {"week": week}
+        self.facets: dict[str, Any] = {"week": week}
         for name in facets:
             column = find(name)
             if isinstance(column.type, Integer):

@@ -128,7 +128,7 @@ class State:
         """Read an address; unknown fields are ignored. Raises UsageError for a wrong date, week or sort."""
         listing = LISTINGS[table]
         facets: dict[str, tuple[str, ...]] = {}
-        fields = []
+        fields: list[tuple[str, str]] = []
         for name in listing.facets:
             if name in query:
                 values = query.getlist(name)
