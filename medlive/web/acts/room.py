@@ -96,8 +96,8 @@ async def edit(
         return [str(text).replace("\r\n", "\n") for text in form.getlist(name)]
 
     criteria = []
-    for row in zip(*map(sent, _CRITERION), strict=False):
-        criteria.append(dict(zip(_CRITERION, row, strict=True)))
+    for values in zip(*map(sent, _CRITERION), strict=False):
+        criteria.append(dict(zip(_CRITERION, values, strict=True)))
     asked = []
     for name, text in zip(sent("asked_id"), sent("asked"), strict=False):
         asked.append({"id": name, "text": text.strip()})
