@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,15 +209,19 @@ def questions(chance: random.Random) -> tuple[str, Ask]:
         LISTINGS["cases" if chance.random() < 0.3 else "threads"],
     )
     kind = "threads" if listing is THREADS else "cases"
-    sort, down = chance.choice(("changed", "changed", "posted")), chance.random() < 0.8
+    where = replace(
+        where,
+        sort=chance.choice(("changed", "changed", "posted")),
+        descending=chance.random() < 0.8,
+    )
 
     async def page(session: Session) -> None:
-        await load_page(session, listing, where, sort=sort, descending=down)
+        await load_page(session, listing, where)
 
     async def next_page(session: Session) -> None:
         year = 2024 + chance.random() * 2
         key = f"{year:.0f}-06-01T00:00:00+00:00~{chance.randint(1, 10**6)}"
-        await load_page(session, listing, where, sort=sort, descending=down, after=key)
+        await load_page(session, listing, where, after=key)
 
     async def counts(session: Session) -> None:
         await count_rows(session, listing, where)

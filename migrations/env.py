@@ -3,7 +3,6 @@
 from alembic import context
 from sqlalchemy import text
 
-from medlive.db.schema.differences import include_name
 from medlive.db.schema.migrate import LOCK_TIMEOUT
 from medlive.db.tables import Base
 
@@ -18,9 +17,6 @@ def run() -> None:
         connection=connection,
         target_metadata=Base.metadata,
         transaction_per_migration=True,
-        include_name=include_name,
-        compare_type=True,
-        compare_server_default=True,
     )
     with context.begin_transaction():
         context.run_migrations()

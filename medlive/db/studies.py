@@ -1,11 +1,12 @@
 """Studies: a sample of cases, what each rater gave, and what is left to rate."""
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from types import SimpleNamespace
 
 from medlive.curation.model import CaseText
 from medlive.errors import UsageError
 
+from .curation.cases import criteria_of
 from .mapping import Record, read
 from .session import Session
 from .tables.people import (
@@ -13,7 +14,7 @@ from .tables.people import (
     StudyRatingRow,
     StudyRow,
 )
-from .tables.release import CriterionRow
+from .tables.release import CaseRevisionRow
 
 Study = StudyRow
 StudyItem = StudyItemRow
@@ -136,26 +137,17 @@ async def save_rating(session: Session, study: str, rating: Rating) -> None:
 
 
 async def read_revisions(
-    session: Session, wanted: Collection[tuple[str, int]]
+    session: Session, wanted: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], Record]:
     """Revisions of cases as raters read them, by case id and revision: language, text, and criteria by their id within
     the case."""
-    ids, revisions = [key[0] for key in wanted], [key[1] for key in wanted]
-    values = {"ids": ids, "revisions": revisions}
-    criteria: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    for row in await session.rows(
-        CriterionRow, f"{_WANTED} ORDER BY position", **values
-    ):
-        criteria[row.case_id, row.revision][row.criterion_id] = row.criterion
-    rated = {}
-    texts = f"SELECT case_id, revision, language, narrative, query, advice FROM case_revisions {_WANTED}"
-    for case in await session.records(texts, **values):
-        key = case.case_id, case.revision
-        case.text, case.criteria = read(CaseText, case), criteria[key]
-        rated[key] = case
+    rated: dict[tuple[str, int], Record] = {}
+    for key in wanted:
+        row = await session.get_one(CaseRevisionRow, key)
+        criteria = {}
+        for criterion in await criteria_of(session, *key):
+            criteria[criterion.id] = criterion.criterion
+        rated[key] = SimpleNamespace(
+            language=row.language, text=read(CaseText, row), criteria=criteria
+        )
     return rated
-
-
-_WANTED = """
-    WHERE (case_id, revision) IN (SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:revisions AS int[])))
-"""

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -25,12 +26,12 @@ from medlive.guard.bounds import FORM_BYTES
 from medlive.guard.serving import serve_app
 from medlive.guard.trust import read_address
 
-from . import pages
 from .accounts.access import session_cookie
 from .accounts.room import ACCOUNTS
 from .acts.room import ACTS
 from .audit.room import AUDIT
 from .downloads.room import DOWNLOADS
+from .pages import notice
 from .requests import check_requests
 from .review.room import REVIEW
 from .site import READ, Room, Site, SiteOf
@@ -46,6 +47,8 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
+    # Asked for again each time, since another version may be served by then.
+    "Cache-Control": "no-cache",
 }
 _TEXTS = {
     401: "Sign in to see this page.",
@@ -79,8 +82,8 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app = FastAPI(title="medlive", version=__version__, openapi_url=None)
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
-    for own in (pages.router, router):
-        app.include_router(own)
+    app.include_router(router)
+    app.mount("/static", StaticFiles(packages=[("medlive.web", "static")]))
     for room in rooms:
         app.include_router(room.router)
     if not any(room.public for room in rooms) and app.state.sections:
@@ -176,7 +179,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
     text = text or _TEXTS.get(status, title)
     if path == "/readyz":
         return JSONResponse({"detail": text}, status, headers)
-    response = pages.notice(request, title, f"{text} (Status {status}.)", status)
+    response = notice(request, title, f"{text} (Status {status}.)", status)
     response.headers.update(headers or {})
     return response
 

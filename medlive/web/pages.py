@@ -1,17 +1,12 @@
-"""Pages: templates filled with everything escaped, what surrounds every page, and the few files of `static/`.
-
-Each of these has its digest in its address, so that it may be kept for ever.
-"""
+"""Pages: templates filled with everything escaped, and what surrounds every page."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from urllib.parse import quote
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2.filters import do_truncate
 from markupsafe import Markup
@@ -26,14 +21,10 @@ from medlive.guard.bounds import (
     REPLY_CHARS_SHOWN,
     REQUEST_CHARS_SHOWN,
 )
-from medlive.integrity.digest import digest_bytes
-from medlive.publishing.target import IMMUTABLE, media_type
 from medlive.rubric.model import unproved_words
 from medlive.text.html import environment
 
-from .site import READ, Section
-
-router = APIRouter()
+from .site import Section
 
 
 def back_to(request: Request) -> str:
@@ -96,36 +87,6 @@ def render(
     )
     kept = "no-store" if account or csrf else "no-cache"
     return HTMLResponse(text, status, headers={"Cache-Control": kept, "Vary": "Cookie"})
-
-
-@cache
-def _static() -> dict[str, bytes]:
-    """The files of `static/` by name."""
-    kept = {}
-    for path in files("medlive.web").joinpath("static").iterdir():
-        if path.name.endswith((".svg", ".css", ".js")):
-            kept[path.name] = path.read_bytes()
-    return kept
-
-
-@cache
-def static_url(name: str) -> str:
-    """Return the address of a file of `static/`. Raises KeyError if it does not exist."""
-    return f"/static/{name}?{_short_digest(name)}"
-
-
-@cache
-def _short_digest(name: str) -> str:
-    return digest_bytes(_static()[name]).removeprefix("sha256:")[:16]
-
-
-@router.api_route("/static/{name}", methods=READ)
-async def static_file(request: Request, name: str) -> Response:
-    """A file of `static/`; by another digest than its own, as another version's page has it, it is not kept."""
-    if (data := _static().get(name)) is None:
-        raise HTTPException(404)
-    kept = IMMUTABLE if request.url.query == _short_digest(name) else "no-cache"
-    return Response(data, media_type=media_type(name), headers={"Cache-Control": kept})
 
 
 Link = tuple[str, str]
@@ -213,7 +174,6 @@ _LONGEST = 240
 
 TEMPLATES = environment("medlive.web")
 TEMPLATES.globals |= {
-    "static_url": static_url,
     "version": __version__,
     "most_of_message": MESSAGE_CHARS_SHOWN,
     "most_of_reply": REPLY_CHARS_SHOWN,

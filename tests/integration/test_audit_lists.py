@@ -73,10 +73,10 @@ async def filled(database: Database) -> Database:
 
 
 async def every(
-    database: Database, where: Filter, listing: Listing = THREADS, **order: Any
+    database: Database, where: Filter, listing: Listing = THREADS
 ) -> list[Any]:
     async with database.begin() as session:
-        return [row async for row in stream_rows(session, listing, where, **order)]
+        return [row async for row in stream_rows(session, listing, where)]
 
 
 def names(rows: Sequence[Any]) -> list[str]:
@@ -117,8 +117,8 @@ async def check_pages(
 ) -> None:
     """Pages in both directions, one after another, are the whole list in its order."""
     for descending in (True, False):
-        order: dict[str, Any] = {"sort": sort, "descending": descending}
-        whole = await every(database, where, **order)
+        where = replace(where, sort=sort, descending=descending)
+        whole = await every(database, where)
         value = {"changed": "changed_at", "posted": "posted_at"}[sort]
         assert [getattr(r, value) for r in whole] == sorted(
             (getattr(r, value) for r in whole), reverse=descending
@@ -127,9 +127,7 @@ async def check_pages(
         after, pages = None, []
         async with database.begin() as session:
             while True:
-                page = await load_page(
-                    session, THREADS, where, after=after, size=size, **order
-                )
+                page = await load_page(session, THREADS, where, after=after, size=size)
                 assert (page.before is None) == (after is None)
                 pages.append(page)
                 forwards += page.rows
@@ -139,7 +137,7 @@ async def check_pages(
             backwards, before = list(pages[-1].rows), pages[-1].before
             while before is not None:
                 page = await load_page(
-                    session, THREADS, where, before=before, size=size, **order
+                    session, THREADS, where, before=before, size=size
                 )
                 backwards, before = [*page.rows, *backwards], page.before
             assert backwards == whole
@@ -250,7 +248,7 @@ async def test_every_table_pages_counts_and_streams_alike(
     listing = LISTINGS[name]
     whole = await every(database, Filter(), listing)
     assert len(whole) >= 15
-    assert whole == (await every(database, Filter(), listing, descending=False))[::-1]
+    assert whole == (await every(database, Filter(descending=False), listing))[::-1]
     forwards: list[Any] = []
     after, last = None, None
     async with database.begin() as session:
@@ -325,7 +323,7 @@ async def test_a_key_that_is_none_is_refused(database: Database, key: str) -> No
         with pytest.raises(UsageError):
             await load_page(session, THREADS, Filter(), after=key)
         with pytest.raises(UsageError):
-            await load_page(session, THREADS, Filter(), sort="words")
+            await load_page(session, THREADS, Filter(sort="words"))
 
 
 def test_no_cell_is_a_formula_and_no_title_names_a_person() -> None:

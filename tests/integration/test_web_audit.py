@@ -195,7 +195,7 @@ async def test_a_moment_of_another_zone_stays_that_moment(
         if "since=" in str(a.attributes["href"])
     ]
     since = {parse_qs(urlsplit(link).query)["since"][0] for link in links}
-    assert since == {"2026-11-21T16:00:00+00:00"}
+    assert since == {"2026-11-22T00:00:00+08:00"}
 
 
 async def test_empty_tables_say_what_fills_them(viewer: Browser) -> None:

@@ -84,7 +84,7 @@ def list_rows(
     where = Filter(facets, which.since, which.until, which.text)
 
     async def print_csv(session: Session) -> None:
-        rows = stream_rows(session, listing, where, sort="changed", descending=True)
+        rows = stream_rows(session, listing, where)
         async for line in stream_csv(rows, listing):
             echo_lines(line)
 

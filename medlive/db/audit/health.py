@@ -153,26 +153,28 @@ async def missing_rights(session: Session) -> Sequence[Record]:
     return [right for right in missing if lacking[right.role] < asked[right.role]]
 
 
-async def count_by_source(session: Session) -> Sequence[Any]:
-    """(source, outcome, n)."""
-    counts = await session.run(
-        "SELECT source, outcome, count(*) AS n FROM thread_standings GROUP BY 1, 2 ORDER BY 1, 2"
-    )
-    return counts.all()
+async def count_by_source(session: Session) -> dict[str, dict[str, int]]:
+    """Source → outcome → threads."""
+    return await session.lookup("""
+        SELECT source, json_object_agg(outcome, n) FROM (
+            SELECT source, outcome, count(*) AS n FROM thread_standings GROUP BY 1, 2
+        ) AS counted GROUP BY 1 ORDER BY 1
+        """)
 
 
-async def count_by_week(session: Session) -> Sequence[Any]:
-    """(week, outcome, n) of each of the last `WEEKS_COUNTED`, the newest first."""
+async def count_by_week(session: Session) -> dict[str, dict[str, int]]:
+    """Each of the last `WEEKS_COUNTED`, the newest first → outcome → threads."""
     first = now() - timedelta(weeks=WEEKS_COUNTED)
-    counts = await session.run(
+    return await session.lookup(
         """
-        SELECT week, outcome, count(*) AS n FROM thread_standings WHERE changed_at > :first AND week > :week
-        GROUP BY 1, 2 ORDER BY week DESC, outcome
+        SELECT week, json_object_agg(outcome, n) FROM (
+            SELECT week, outcome, count(*) AS n FROM thread_standings WHERE changed_at > :first AND week > :week
+            GROUP BY 1, 2
+        ) AS counted GROUP BY 1 ORDER BY 1 DESC
         """,
         first=first,
         week=iso_week(first),
     )
-    return counts.all()
 
 
 _GAUGES = {

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Integer,
     Select,
     Text,
     and_,
@@ -39,13 +40,20 @@ _HAN = re.compile(r"[\u3400-\u9fff]+")
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows of a table are wanted."""
+    """Which rows of a table are wanted, and in which order."""
 
     # Facet → values, any of which will do
     facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     since: datetime | None = None  # From this moment on
     until: datetime | None = None  # Before this moment
     text: str = ""  # Words that all occur; of Chinese, characters that stand together
+    sort: str = ""  # The name of a sort; empty for the table's first
+    descending: bool = True
+
+    @property
+    def has_more(self) -> bool:
+        """Whether rows are left out by something else than facets."""
+        return bool(self.since or self.until or self.text)
 
 
 @dataclass(frozen=True)
@@ -95,9 +103,8 @@ class Listing:
         joined: Rows | None = None,
         table: Rows | None = None,
         columns: Columns = MappingProxyType({}),
-        facet_columns: Columns = MappingProxyType({}),
     ) -> None:
-        """Its columns and facets are columns of these tables; an enum's is what is stored.
+        """Its columns and facets are columns of these tables; an enum's is what is stored, a facet's number its digits.
 
         Args:
             shown: The names of its columns.
@@ -111,7 +118,6 @@ class Listing:
             table: The one table that has all facets and sorts, where there is one: it is filtered, sorted and counted
                 alone, and joined to what else a page shows.
             columns: Columns and facets that no table has by their name.
-            facet_columns: Further facets, whose columns are not those that are shown.
         """
 
         def find(name: str) -> Any:
@@ -125,8 +131,12 @@ class Listing:
         week = func.to_char(self.moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
         self.query = select().select_from(tables[0]) if joined is None else joined
         self.columns = {name: find(name) for name in shown}
-        own_facets = {name: find(name) for name in facets}
-        self.facets: Columns = {"week": week, **own_facets, **facet_columns}
+        self.facets: dict[str, Any] = {"week": week}
+        for name in facets:
+            column = find(name)
+            if isinstance(column.type, Integer):
+                column = func.coalesce(cast(column, Text), "")
+            self.facets[name] = column
         self.sorts, self.key = sorts, key
         self.search, self.table = search, table
 
@@ -212,8 +222,6 @@ async def load_page(
     listing: Listing,
     where: Filter,
     *,
-    sort: str = "",
-    descending: bool = True,
     after: str | None = None,
     before: str | None = None,
     size: int = 50,
@@ -223,9 +231,9 @@ async def load_page(
     Raises:
         UsageError: for a wrong facet, sort or key.
     """
-    order = listing.order(sort)
+    order = listing.order(where.sort)
     backwards = before is not None
-    down = descending != backwards
+    down = where.descending != backwards
     beyond = []
     edge = before if backwards else after
     if edge is not None:
@@ -266,12 +274,10 @@ async def stream_rows(
     session: Session,
     listing: Listing,
     where: Filter,
-    *,
-    sort: str = "",
-    descending: bool = True,
 ) -> AsyncIterator[SimpleNamespace]:
     """Every row of a filter in order, some hundreds in memory at a time."""
-    query = listing.select(where, listing.order(sort), descending=descending)
+    order = listing.order(where.sort)
+    query = listing.select(where, order, descending=where.descending)
     async for row in await session.stream(query, execution_options={"yield_per": 500}):
         yield _shown(listing, row)
 
@@ -281,7 +287,7 @@ async def count_rows(session: Session, listing: Listing, where: Filter) -> Count
 
     Where one table has all facets and nothing else is asked for, all rows; else up to `MOST_COUNTED`.
     """
-    all_rows = listing.table is not None and where == Filter(where.facets)
+    all_rows = listing.table is not None and not where.has_more
     # There are many weeks: with the others, many combinations
     apart = {*where.facets, "week"}
     others = [name for name in listing.facets if name not in apart]

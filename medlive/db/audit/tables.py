@@ -254,11 +254,7 @@ PAGES = Listing(
         "error",
     ),
     FetchRow,
-    facets=("source", "kind"),
-    facet_columns={
-        "run": cast(FetchRow.run_id, Text),
-        "status": func.coalesce(cast(FetchRow.status, Text), ""),
-    },
+    facets=("source", "kind", "run_id", "status"),
     sorts={"fetched": FetchRow.id},
     key=(),
     moment=FetchRow.fetched_at,

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import select
 
 from medlive.clock import now
 from medlive.db.mapping import Record, read
@@ -141,14 +140,13 @@ async def find_snapshot(session: Session, version: str) -> SnapshotRow | None:
 
 async def list_snapshots(session: Session) -> list[SnapshotRow]:
     """Every snapshot, newest first."""
-    query = select(SnapshotRow).order_by(SnapshotRow.version.desc())
-    return list(await session.scalars(query))
+    return await session.rows(SnapshotRow, "ORDER BY version DESC")
 
 
 async def latest_frozen(session: Session) -> SnapshotRow | None:
     """The newest frozen snapshot; None when there is none."""
-    query = select(SnapshotRow).where(SnapshotRow.state == "frozen")
-    return await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
+    latest = "WHERE state = 'frozen' ORDER BY version DESC LIMIT 1"
+    return await session.first(SnapshotRow, latest)
 
 
 async def load_manifest(session: Session, version: str) -> dict[str, Any] | None:

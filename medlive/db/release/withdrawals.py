@@ -171,15 +171,11 @@ async def withdrawn_from(
     session: Session, case_id: str, criterion_id: str
 ) -> list[int]:
     """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
-    return [
-        row.revision
-        for row in await session.rows(
-            WithdrawalRow,
-            "WHERE case_id = :case_id AND criterion_id = :criterion_id ORDER BY id",
-            case_id=case_id,
-            criterion_id=criterion_id,
-        )
-    ]
+    return await session.column(
+        "SELECT revision FROM withdrawals WHERE case_id = :case_id AND criterion_id = :criterion_id ORDER BY id",
+        case_id=case_id,
+        criterion_id=criterion_id,
+    )
 
 
 async def add_withdrawal(

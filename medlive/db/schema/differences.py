@@ -1,6 +1,4 @@
-"""Whether a database's schema is what this program expects: tables by Alembic, the rest by PostgreSQL's own words."""
-
-from typing import Any
+"""Whether a database's schema is what this program expects, by PostgreSQL's own words for both."""
 
 from sqlalchemy import Connection, text
 
@@ -31,14 +29,25 @@ _TRIGGERS = {
 }
 """Table → the triggers that it must have, without their prefix."""
 _DEFINITIONS = text("""
-    SELECT owner, name, is_index, replace(definition, concat(CAST(:schema AS text), '.'), '') FROM (
-        SELECT c.relname AS owner, o.conname AS name, false AS is_index, pg_get_constraintdef(o.oid) AS definition
-        FROM pg_constraint AS o JOIN pg_class AS c ON c.oid = o.conrelid
-        WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n'
-        UNION ALL SELECT tablename, indexname, true, indexdef FROM pg_indexes WHERE schemaname = :schema
-    ) AS made WHERE owner = ANY (:tables)
+    WITH tables AS (
+        SELECT oid, relname FROM pg_class WHERE relnamespace = to_regnamespace(:schema) AND relkind = 'r'
+            AND relname <> 'alembic_version' AND NOT starts_with(relname, 'procrastinate_')
+    )
+    SELECT owner, kind, name, replace(definition, concat(CAST(:schema AS text), '.'), '') FROM (
+        SELECT relname AS owner, 'table' AS kind, relname AS name, obj_description(oid) AS definition FROM tables
+        UNION ALL SELECT relname, 'column', attname, concat_ws(
+            ' ', format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END,
+            'DEFAULT ' || pg_get_expr(adbin, adrelid), 'IDENTITY ' || nullif(attidentity::text, ''),
+            'COMMENT ' || col_description(attrelid, attnum)
+        ) FROM tables JOIN pg_attribute ON attrelid = tables.oid AND attnum > 0 AND NOT attisdropped
+            LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+        UNION ALL SELECT relname, 'constraint', conname, pg_get_constraintdef(pg_constraint.oid)
+        FROM tables JOIN pg_constraint ON conrelid = tables.oid AND contype <> 'n'
+        UNION ALL SELECT relname, 'index', indexname, indexdef
+        FROM tables JOIN pg_indexes ON schemaname = :schema AND tablename = relname
+    ) AS made
 """)
-"""The constraints and indexes of a schema, without its name. A key and its index have one name."""
+"""What a schema is made of, without its name."""
 _TRIGGERS_PRESENT = text("""
     SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
     WHERE c.relnamespace = to_regnamespace(current_schema()) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
@@ -57,14 +66,7 @@ def find_differences(url: str) -> list[str]:
             return [f"the database has no tables of medlive, which is at {head()}"]
         if revision != head():
             return [f"the schema is at {revision}, this medlive wants {head()}"]
-        from alembic.autogenerate import compare_metadata
-        from alembic.migration import MigrationContext
-
-        # Tables, columns, types, defaults and comments
-        options = {"include_name": include_name, "compare_server_default": True}
-        context = MigrationContext.configure(connection, opts=options)
-        differences = list(map(_describe, compare_metadata(context, Base.metadata)))
-        differences += _differing_definitions(connection)
+        differences = _differing_definitions(connection)
         # Triggers: one that is off is missing
         present = set(map(tuple, connection.execute(_TRIGGERS_PRESENT)))
         connection.rollback()
@@ -79,24 +81,11 @@ def find_differences(url: str) -> list[str]:
         return differences
 
 
-def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
-    """Whether Alembic should look at an object: all but Procrastinate's tables."""
-    return type_ != "table" or not (name or "").startswith("procrastinate_")
-
-
-def _describe(difference: Any) -> str:
-    """One of Alembic's differences in one line."""
-    if isinstance(difference, list):
-        return "; ".join(_describe(part) for part in difference)
-    parts = [part for part in difference if part is not None]
-    return " ".join(str(getattr(part, "name", part)) for part in parts)
-
-
 def _differing_definitions(connection: Connection) -> list[str]:
-    """Constraints and indexes whose definition differs from what the model makes.
+    """What is defined otherwise than the model makes it.
 
-    Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is asked for both, so that its own
-    spelling is compared with its own spelling; then they are undone.
+    The model's tables are made aside and PostgreSQL is asked for both, so that its own spelling is compared with its
+    own spelling; then they are undone.
     """
     own = str(connection.scalar(text("SELECT current_schema()")))
     try:
@@ -109,17 +98,17 @@ def _differing_definitions(connection: Connection) -> list[str]:
         connection.rollback()
     differing = []
     for key in sorted(actual.keys() | expected.keys()):
-        table, name, _ = key
+        table, kind, name = key
         is_, should_be = actual.get(key), expected.get(key)
         if is_ != should_be:
-            differing.append(f"{table}: {name} is {is_}, the model says {should_be}")
+            what = f"{table}: {kind} {name}"
+            differing.append(f"{what} is {is_}, the model says {should_be}")
     return differing
 
 
 def _definitions(
     connection: Connection, schema: str
-) -> dict[tuple[str, str, bool], str]:
-    """(Table, name, whether it is an index) → what it is."""
-    values = {"schema": schema, "tables": list(Base.metadata.tables)}
-    rows = connection.execute(_DEFINITIONS, values)
+) -> dict[tuple[str, str, str], str]:
+    """(Table, kind, name) → what it is."""
+    rows = connection.execute(_DEFINITIONS, {"schema": schema})
     return {tuple(key): definition for *key, definition in rows}

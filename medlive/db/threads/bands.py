@@ -81,7 +81,7 @@ async def find_candidates(
     places, keys = zip(*rows, strict=True)
     # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
     await session.run("SET LOCAL jit = off")
-    near = await session.run(
+    return await session.records(
         _CANDIDATES,
         places=int_array(places),
         keys=int_array(keys),
@@ -89,7 +89,6 @@ async def find_candidates(
         newest=NEWEST,
         candidates=CANDIDATES,
     )
-    return near.all()
 
 
 async def has_scheme(session: Session, scheme: str) -> bool:
@@ -114,7 +113,7 @@ async def accepted_revisions(
 ) -> Sequence[Record]:
     """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk and
     revision_pk."""
-    accepted = await session.run(
+    return await session.records(
         """
         SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS
         (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most
@@ -122,4 +121,3 @@ async def accepted_revisions(
         after=after,
         most=limit,
     )
-    return accepted.all()

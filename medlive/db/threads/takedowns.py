@@ -206,13 +206,12 @@ async def taken_down_ids(
     session: Session, source: str, thread_ids: Sequence[str]
 ) -> set[str]:
     """Those of a source's threads that were taken down."""
-    rows = await session.rows(
-        TakedownRow,
-        "WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL",
+    taken_down = await session.column(
+        "SELECT thread_id FROM takedowns WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL",
         source=source,
         ids=list(thread_ids),
     )
-    return {row.thread_id for row in rows}
+    return set(taken_down)
 
 
 async def keep_out(
@@ -228,10 +227,9 @@ async def keep_out(
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
     ]
     await no_takedown(session)
-    rows = await session.rows(
-        TakedownRow,
+    rows = await session.run(
         """
-        WHERE lifted_at IS NULL AND (source, thread_id) IN (
+        SELECT source, thread_id FROM takedowns WHERE lifted_at IS NULL AND (source, thread_id) IN (
             SELECT source, thread_id FROM json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text)
         )
         """,

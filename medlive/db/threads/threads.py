@@ -1,7 +1,7 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -17,7 +17,12 @@ from medlive.db.tables.intake import (
     ThreadRow,
 )
 from medlive.errors import BadInput, MedliveError
-from medlive.guard.bounds import THREAD_ID_CHARS, TITLE_CHARS_SHOWN
+from medlive.guard.bounds import (
+    MESSAGE_CHARS_SHOWN,
+    MESSAGES_SHOWN,
+    THREAD_ID_CHARS,
+    TITLE_CHARS_SHOWN,
+)
 from medlive.threads.model import Message, Thread
 
 if TYPE_CHECKING:
@@ -237,7 +242,7 @@ async def pending_revisions(
 ) -> Sequence[Record]:
     """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk and
     revision_pk."""
-    pending = await session.run(
+    return await session.records(
         """
         SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
         WHERE id > :after AND NOT EXISTS (
@@ -250,7 +255,6 @@ async def pending_revisions(
         chain=chain_digest,
         most=limit,
     )
-    return pending.all()
 
 
 async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:
@@ -369,15 +373,6 @@ _OPENING = {"messages": 200, "chars": 40_000}
 """Characters of a thread that decide its language: twice what `dominant_language` reads."""
 
 
-@dataclass(frozen=True)
-class Window:
-    """Which part of a thread is wanted."""
-
-    first: int  # Number of the first message, from 0
-    count: int  # Messages, at most
-    chars: int  # Characters of the beginning of each message, at most
-
-
 _THREAD = """
     SELECT r.thread_id AS thread_pk, t.source, t.thread_id, t.url, left(r.title, :title) AS title, r.language, r.tags,
         r.posted_at, jsonb_array_length(r.messages) AS total, (
@@ -388,8 +383,10 @@ _THREAD = """
 """
 
 
-async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Record:
-    """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision.
+async def load_excerpt(session: Session, revision_pk: int, first: int) -> Record:
+    """Load a page of a revision's messages, from `first` (from 0) on; the database cuts it.
+
+    Raises MedliveError when there is no such revision.
 
     It has thread_pk, thread (without messages), total (messages of the thread), opening (the beginning of the whole
     thread's text) and messages, each with place (its number in the thread, from 0), message (with the beginning of
@@ -411,11 +408,12 @@ async def load_excerpt(session: Session, revision_pk: int, window: Window) -> Re
         WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
         """,
         pk=revision_pk,
-        first=window.first,
-        count=window.count,
-        chars=window.chars + AROUND,
+        first=first,
+        count=MESSAGES_SHOWN,
+        chars=MESSAGE_CHARS_SHOWN + AROUND,
     )
     for part in excerpt.messages:
-        part.after = part.text[window.chars :]
-        part.message = message_of(part.about | {"text": part.text[: window.chars]})
+        part.after = part.text[MESSAGE_CHARS_SHOWN:]
+        text = part.text[:MESSAGE_CHARS_SHOWN]
+        part.message = message_of(part.about | {"text": text})
     return excerpt

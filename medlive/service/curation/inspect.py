@@ -24,7 +24,6 @@ from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow, ThreadRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
-    Window,
     count_identifiers,
     load_excerpt,
     load_thread,
@@ -58,12 +57,12 @@ async def inspect_case(
     case_id: str,
     *,
     decision: int | None = None,
-    window: Window | None = None,
+    first: int | None = None,
 ) -> dict[str, Any]:
     """`inspect_thread` of the thread a case was made from. Raises UsageError for an unknown id."""
     await find_case(session, case_id)
     thread = await thread_of_case(session, case_id)
-    return await inspect_thread(session, *thread, decision=decision, window=window)
+    return await inspect_thread(session, *thread, decision=decision, first=first)
 
 
 async def inspect_thread(
@@ -72,7 +71,7 @@ async def inspect_thread(
     thread_id: str,
     *,
     decision: int | None = None,
-    window: Window | None = None,
+    first: int | None = None,
 ) -> dict[str, Any]:
     """The thread (without identifiers), its filter verdicts, a curation and its case, as JSON values.
 
@@ -81,7 +80,7 @@ async def inspect_thread(
         source: The thread's source.
         thread_id: Its id there.
         decision: The number of a curation among "decisions"; None for the latest.
-        window: Which part of the thread is read (`_excerpt_as_json`); None for the whole, however long it is.
+        first: The first of the messages that a page shows (`_excerpt_as_json`); None for all, however long they are.
 
     Raises:
         UsageError: when there is no such thread or decision.
@@ -90,9 +89,9 @@ async def inspect_thread(
     if takedown := await find_takedown(session, source, thread_id):
         raise ThreadTakenDown(takedown)
     revision = await latest_revision(session, source, thread_id)
-    # Without identifiers: the part that a window shows, or all
-    if window:
-        excerpt = await load_excerpt(session, revision, window)
+    # Without identifiers: the part that a page shows, or all
+    if first is not None:
+        excerpt = await load_excerpt(session, revision, first)
         thread_pk = excerpt.thread_pk
         texts = await asyncio.to_thread(_excerpt_as_json, excerpt)
     else:

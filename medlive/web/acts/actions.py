@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from medlive.db.accounts import Account
-from medlive.db.tables.accounts import Role
+from pydantic import BaseModel
+
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.errors import UsageError
@@ -30,14 +30,13 @@ TEMPLATES.globals |= {"act_labels": LABELS}
 
 @dataclass(frozen=True)
 class Actions:
-    """What `audit/_actions.html` offers about a subject; the page passes it as `actions`."""
+    """What `audit/_actions.html` offers an admin about a subject; the page passes it as `actions`."""
 
     subject: str  # case/ID or thread/SOURCE/ID: the end of the form's address
     plain: tuple[Act, ...]  # Those that need a reason and nothing else
     criteria: tuple[str, ...] = ()
     """Of a case that may be disputed, redacted or withdrawn, or whose criteria may."""
     revision: int | None = None  # Of a case as it is shown
-    waits: tuple[str, ...] = ()  # Who overruled a veto, which takes a further person
     veto: bool = False
     """Whether the rejection is a veto that the second check confirmed."""
     back: str = ""  # Where an act leads to; "": the subject's own page
@@ -45,7 +44,6 @@ class Actions:
 
 
 def case_actions(
-    account: Account,
     case_id: str,
     status: str,
     revision: int,
@@ -53,10 +51,8 @@ def case_actions(
     *,
     unproved_since: int | None,
     back: str = "",
-) -> Actions | None:
-    """The acts on a case; None for who may not act."""
-    if not account.may(Role.ADMIN):
-        return None
+) -> Actions:
+    """The acts on a case."""
     used = status != CaseStatus.WITHDRAWN
     return Actions(
         subject=f"case/{case_id}",
@@ -68,52 +64,26 @@ def case_actions(
     )
 
 
-def thread_actions(
-    account: Account,
-    source: str,
-    thread_id: str,
-    outcome: str,
-    *,
-    waits: tuple[str, ...],
-    veto: bool,
-    back: str,
-) -> Actions | None:
-    """The acts on a thread of this outcome (`rejected`, `parked`, …); None for who may not act."""
-    if not account.may(Role.ADMIN):
-        return None
-    return Actions(
-        subject=f"thread/{source}/{thread_id}",
-        plain=(Act.OVERRULE,) if outcome in ("rejected", "parked") else (),
-        waits=waits,
-        veto=veto,
-        back=back,
-    )
+class ActForm(BaseModel):
+    """The form of an act."""
+
+    act: str = ""
+    reason: str = ""
+    criterion: str = ""  # Of a case; empty for the whole
+    words: str = ""  # What is redacted
+    back: str = ""  # Where it leads to; "": the case's page
+    revision: int | None = None  # Of the case, as the page showed it
 
 
-async def perform(
-    site: Site,
-    by: str,
-    kind: str,
-    act: str,
-    subject: str,
-    reason: str,
-    *,
-    criterion: str,
-    words: str,
-    revision: int | None,
-) -> None:
+async def perform(site: Site, by: str, kind: str, subject: str, form: ActForm) -> None:
     """Do what a form asks.
 
     Args:
         site: The site.
         by: The account.
         kind: What the act is on: case, thread, source, step or dispute.
-        act: Its name.
         subject: The id of what it is on; of a thread `SOURCE/ID`.
-        reason: Why.
-        criterion: Of a case, the criterion; empty for the whole.
-        words: What is redacted.
-        revision: Of the case, as the page showed it.
+        form: The act, its reason, and what else it needs.
 
     Raises:
         UsageError: If there is no such act or subject; and whatever the act raises.
@@ -126,22 +96,23 @@ async def perform(
 
     database, settings = site.database, site.settings
     source, _, thread_id = subject.partition("/")
-    match kind, act:
+    criterion = form.criterion or None
+    reason = form.reason.strip()
+    match kind, form.act:
         case "case", Act.APPROVE | Act.REJECT:
-            action = ReviewAction(act)
+            action = ReviewAction(form.act)
             await review.decide_case(
-                database, subject, action, reason, of=revision, by=by
+                database, subject, action, reason, of=form.revision, by=by
             )
         case "case", Act.DISPUTE:
             await review.dispute_case(
-                database, subject, reason, criterion_id=criterion or None, by=by
+                database, subject, reason, criterion_id=criterion, by=by
             )
         case "case", Act.REDACT:
-            await editing.redact_case(database, subject, words, reason, by=by)
+            await editing.redact_case(database, subject, form.words, reason, by=by)
         case "case", Act.REINSTATE:
-            part = criterion or None
             await withdraw.reinstate(
-                database, settings, subject, reason, criterion_id=part, by=by
+                database, settings, subject, reason, criterion_id=criterion, by=by
             )
         case "thread", Act.OVERRULE:
             people = settings.curation.veto_people
@@ -160,7 +131,7 @@ async def perform(
             number = parse_number(subject) or 0  # No dispute has this number
             await review.resolve_dispute(database, number, reason, by=by)
         case _:
-            raise UsageError(f"unknown act {act[:40]!r}")
+            raise UsageError(f"unknown act {form.act[:40]!r}")
 
 
 def parse_number(text: str) -> int | None:

@@ -1,10 +1,9 @@
 """The routes of acts: a case's own page with the form to edit it, one address for every act, the log."""
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
@@ -28,10 +27,10 @@ from medlive.web.pages import (
     refusing,
     render,
 )
-from medlive.web.site import Room, Section, Site, SiteOf, Text
+from medlive.web.site import Room, Section, Site, SiteOf
 
 from . import final
-from .actions import case_actions, parse_number, perform
+from .actions import ActForm, case_actions, parse_number, perform
 
 router = APIRouter(prefix="/acts")
 router.include_router(final.router)
@@ -52,11 +51,7 @@ _CRITERION = (
     "origin",
     "source",
 )
-"""The fields of a criterion in the form to edit a case."""
-_ROW = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
-"""The name of a field of a criterion."""
-_PART = re.compile(r"asked-(q[0-9]{1,3})")
-"""The name of the field of a part of the query."""
+"""The fields of a criterion in the form to edit a case, which sends each once for every criterion."""
 _KINDS = ("theme", "specialty", "difficulty", "dialogue_register")
 """The fields of a case that are chosen from a list."""
 
@@ -94,20 +89,23 @@ async def edit(
     """Give the case a new revision; a criterion whose text is emptied is retired."""
     from medlive.service.curation.editing import CaseEdit, edit_case
 
-    form: dict[str, str] = {}
-    for name, value in (await request.form()).items():
+    form = await request.form()
+
+    def sent(name: str) -> list[str]:
         # A browser sends every line's end as two characters.
-        form[name] = str(value).replace("\r\n", "\n")
-    criteria = _criteria_sent(form)
-    asked: list[dict[str, str]] = []
-    for name, value in form.items():
-        if match := _PART.fullmatch(name):
-            asked.append({"id": match[1], "text": value.strip()})
+        return [str(text).replace("\r\n", "\n") for text in form.getlist(name)]
+
+    criteria = []
+    for values in zip(*map(sent, _CRITERION), strict=False):
+        criteria.append(dict(zip(_CRITERION, values, strict=True)))
+    asked = []
+    for name, text in zip(sent("asked_id"), sent("asked"), strict=False):
+        asked.append({"id": name, "text": text.strip()})
     changes: dict[str, object] = {
-        name: form.get(name, "") for name in (*_TEXTS, *_KINDS)
+        name: "".join(sent(name)) for name in (*_TEXTS, *_KINDS)
     }
     changes["asked"] = asked or None
-    reason = form.get("reason", "")
+    reason = "".join(sent("reason"))
     try:
         kept = []
         for row in criteria:
@@ -117,7 +115,7 @@ async def edit(
                 }
                 kept.append({**row, **unset})
         wanted = CaseEdit.model_validate(changes | {"criteria": kept})
-        revision = parse_number(form.get("revision", ""))
+        revision = parse_number("".join(sent("revision")))
         if revision is None:
             raise UsageError("the form does not say which revision was edited")
         await edit_case(
@@ -128,16 +126,6 @@ async def edit(
             request, site, account, case_id, changes, criteria, reason, error
         )
     return RedirectResponse(f"/acts/case/{case_id}", 303)
-
-
-def _criteria_sent(form: Mapping[str, str]) -> list[dict[str, str]]:
-    """The rows of the rubric in their order."""
-    rows: dict[int, dict[str, str]] = {}
-    for name, value in form.items():
-        if match := _ROW.fullmatch(name):
-            rows.setdefault(int(match[1]), dict.fromkeys(_CRITERION, ""))
-            rows[int(match[1])][match[2]] = value
-    return [rows[number] for number in sorted(rows)]
 
 
 @router.post("/case/{case_id}/prove")
@@ -167,30 +155,14 @@ async def act(
     account: Admin,
     kind: Kind,
     subject: str,
-    act: Text,
-    reason: Text,
-    criterion: Text,
-    words: Text,
-    back: Text,
-    revision: Text,
+    form: Annotated[ActForm, Form()],
 ) -> Response:
     """Do one of `actions.perform`; what cannot be done is said with its reason."""
-    back = local_path(back or f"/acts/case/{subject}")
-    reason = reason.strip()
+    back = local_path(form.back or f"/acts/case/{subject}")
     try:
-        if not reason:
+        if not form.reason.strip():
             raise UsageError("an act needs a reason")
-        await perform(
-            site,
-            account.name,
-            kind,
-            act,
-            subject,
-            reason,
-            criterion=criterion,
-            words=words,
-            revision=parse_number(revision),
-        )
+        await perform(site, account.name, kind, subject, form)
     except MedliveError as error:
         about = f"{kind}:{subject}"
         log = await site.database.ask(list_entries, subject=about, limit=5)
@@ -227,14 +199,12 @@ async def _case_page(
         log = await list_entries(session, subject=f"case:{case_id}")
         unproved = await unproved_since(session, case_id)
     actions = case_actions(
-        account,
         case_id,
         row.status.value,
         case.revision,
         tuple(criterion.id for criterion in case.rubric.criteria),
         unproved_since=unproved,
     )
-    assert actions is not None  # The route is for admins
     if not values:
         values = {name: getattr(case.text, name) for name in _TEXTS}
         values |= {name: getattr(case.rubric, name) for name in (*_KINDS, "asked")}

@@ -1,7 +1,6 @@
 """The routes of the audit room."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
@@ -14,12 +13,10 @@ from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked
 from medlive.db.tables.accounts import Role
-from medlive.db.threads.threads import Window
 from medlive.errors import UsageError
 from medlive.guard.bounds import (
     EXPORT_BYTES,
     GAPS_SHOWN,
-    MESSAGE_CHARS_SHOWN,
     MESSAGES_SHOWN,
 )
 from medlive.service.curation.inspect import (
@@ -35,7 +32,7 @@ from medlive.web.pages import csv_file, refusing, render
 from medlive.web.site import Room, Section, SiteOf
 
 from .tables import TABLES, State
-from .thread import first_of, load_thread_page, row_links
+from .thread import load_thread_page, row_links
 
 router = APIRouter(
     prefix="/audit",
@@ -80,21 +77,13 @@ async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
         tables=_LINKS,
         health=health,
         outcomes=OUTCOMES,
-        by_source=_by_first(by_source),
-        by_week=_by_first(by_week),
+        by_source=by_source,
+        by_week=by_week,
         reasons=reasons,
         week=week,
         spent=spent,
         may_act=account.may(Role.ADMIN),
     )
-
-
-def _by_first(rows: Iterable[Any]) -> Mapping[str, Mapping[str, int]]:
-    """Source or week → outcome → threads."""
-    counts: dict[str, dict[str, int]] = {}
-    for key, outcome, n in rows:
-        counts.setdefault(key, {})[outcome] = n
-    return counts
 
 
 @router.get("/gaps")
@@ -135,8 +124,8 @@ async def show_thread(
 ) -> Response:
     """A thread or a case, with every decision about it."""
     names, of_case = request.path_params, "case_id" in request.path_params
-    window = Window(first_of(page), MESSAGES_SHOWN, MESSAGE_CHARS_SHOWN)
-    part: dict[str, Any] = {"decision": decision, "window": window}
+    first = (page - 1) * MESSAGES_SHOWN
+    part: dict[str, Any] = {"decision": decision, "first": first}
     async with site.database.begin() as session:
         with refusing(404, UsageError), refusing(410, ThreadTakenDown):
             if of_case:
@@ -155,7 +144,7 @@ async def export(request: Request, site: SiteOf, table: str) -> Response:
     state = _state(request, table)
     lines, size = [], 0
     async with site.database.begin() as session:
-        rows = stream_rows(session, state.listing, state.where, **state.order)
+        rows = stream_rows(session, state.listing, state.where)
         async for line in stream_csv(rows, state.listing):
             lines.append(line)
             size += len(line.encode())
@@ -173,7 +162,6 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
             session,
             state.listing,
             state.where,
-            **state.order,
             after=state.after,
             before=state.before,
         )

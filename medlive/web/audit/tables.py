@@ -1,7 +1,7 @@
 """How each table is shown: its columns, where a row leads to, what an empty one says, and which of its rows an address
 asks for: filter, sort and place."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Any
@@ -93,7 +93,7 @@ TABLES = {
         "Each source's weekly harvests.",
         ("iso_week", "source", "outcome", "started_at", "finished_at", "starts"),
         ("problem", "counts"),
-        lambda row: f"/audit/pages?{urlencode({'run': row.id})}",
+        lambda row: f"/audit/pages?{urlencode({'run_id': row.id})}",
         "medlive harvest",
     ),
     "pages": Table(
@@ -109,16 +109,16 @@ TABLES = {
 
 TABLE = "table"
 _TIMES = ("since", "until")
+_ORDER = ("sort", "order")
 
 
 @dataclass(frozen=True)
 class State:
-    """A table's name, filter, sort and place; `at` is the row that a page about one of its rows came from."""
+    """A table's name, filter and place; `at` is the row that a page about one of its rows came from."""
 
     table: str
     where: Filter
-    sort: str = ""
-    ascending: bool = False
+    fields: tuple[tuple[str, str], ...]  # The filter as an address has it
     after: str | None = None
     before: str | None = None
     at: str | None = None
@@ -126,10 +126,19 @@ class State:
     @classmethod
     def parse(cls, table: str, query: QueryParams) -> "State":
         """Read an address; unknown fields are ignored. Raises UsageError for a wrong date, week or sort."""
-        names = [name for name in LISTINGS[table].facets if name in query]
-        facets = {name: tuple(dict.fromkeys(query.getlist(name))) for name in names}
-        if "week" in facets:
-            facets["week"] = tuple(map(parse_week, facets["week"]))
+        listing = LISTINGS[table]
+        facets: dict[str, tuple[str, ...]] = {}
+        fields: list[tuple[str, str]] = []
+        for name in listing.facets:
+            if name in query:
+                values = query.getlist(name)
+                if name == "week":
+                    values = list(map(parse_week, values))
+                facets[name] = tuple(dict.fromkeys(values))
+                fields += [(name, value) for value in facets[name]]
+        for name in (*_TIMES, "text", *_ORDER):
+            if value := query.get(name):
+                fields.append((name, value))
         times = {}
         for name in _TIMES:
             if text := query.get(name):
@@ -139,12 +148,16 @@ class State:
                     raise UsageError(
                         f"{text!r:.50} is not a date such as 2026-11-22"
                     ) from None
-        words = query.get("text", "").strip()[:SEARCH_CHARS]
-        where = Filter(facets, **times, text=words)
-        sort = query.get("sort", "")
-        LISTINGS[table].order(sort)
+        where = Filter(
+            facets,
+            **times,
+            text=query.get("text", "").strip()[:SEARCH_CHARS],
+            sort=query.get("sort", ""),
+            descending=query.get("order") != "asc",
+        )
+        listing.order(where.sort)
         places = {name: query.get(name) for name in ("after", "before", "at")}
-        return cls(table, where, sort, query.get("order") == "asc", **places)
+        return cls(table, where, tuple(fields), **places)
 
     @property
     def listing(self) -> Listing:
@@ -152,61 +165,29 @@ class State:
         return LISTINGS[self.table]
 
     @property
-    def order(self) -> dict[str, Any]:
-        """The sort as the listing's functions take it."""
-        return {"sort": self.sort, "descending": not self.ascending}
-
-    @property
     def sorted_by(self) -> str:
         """The sort's name."""
-        return self.sort or next(iter(self.listing.sorts))
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether rows are left out."""
-        return self.where != Filter()
-
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        """Filter and sort as the fields of an address."""
-        for name, values in self.where.facets.items():
-            for value in values:
-                yield name, value
-        for name in _TIMES:
-            if (moment := getattr(self.where, name)) is not None:
-                yield name, moment.isoformat()
-        if self.where.text:
-            yield "text", self.where.text
-        if self.sort:
-            yield "sort", self.sort
-        if self.ascending:
-            yield "order", "asc"
+        return self.where.sort or next(iter(self.listing.sorts))
 
     def query(self, **more: str | None) -> str:
         """The address's query, with more fields; empty for the whole table."""
         further = [(name, value) for name, value in more.items() if value is not None]
-        return urlencode([*self.pairs(), *further])
+        return urlencode([*self.fields, *further])
 
     def page(self, **more: str | None) -> str:
         """The address of the table page."""
-        return self._address(self.query(**more))
-
-    def _address(self, query: str) -> str:
-        return f"/audit/{self.table}?{query}".rstrip("?")
+        return f"/audit/{self.table}?{self.query(**more)}".rstrip("?")
 
     def toggled(self, facet: str, value: str) -> str:
         """The address of the page with a value of a facet taken into the filter, or out of it."""
-        pairs = list(self.pairs())
-        if (facet, value) in pairs:
-            pairs.remove((facet, value))
-        else:
-            pairs.append((facet, value))
-        return self._address(urlencode(pairs))
+        fields = [field for field in self.fields if field != (facet, value)]
+        if len(fields) == len(self.fields):
+            fields.append((facet, value))
+        return replace(self, fields=tuple(fields)).page()
 
     def resorted(self, sort: str) -> str:
         """The address of the page by another sort, or by this one the other way round."""
-        ascending = self.sorted_by == sort and not self.ascending
-        return replace(
-            self,
-            sort=sort,
-            ascending=ascending,
-        ).page()
+        turned = self.sorted_by == sort and self.where.descending
+        kept = [field for field in self.fields if field[0] not in _ORDER]
+        order = "asc" if turned else None
+        return replace(self, fields=tuple(kept)).page(sort=sort, order=order)

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from urllib.parse import quote_plus
 
 from fastapi import HTTPException, Request, Response
-from starlette.datastructures import QueryParams
 
 from medlive.curation.model import Reason
 from medlive.db.accounts import Account
@@ -24,11 +23,13 @@ from medlive.db.mapping import Record
 from medlive.db.release.snapshots import list_memberships
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
+from medlive.db.tables.accounts import Role
+from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseRevisionRow
 from medlive.guard.bounds import MESSAGES_SHOWN
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
-from medlive.web.acts.actions import case_actions, thread_actions
+from medlive.web.acts.actions import Actions, case_actions
 from medlive.web.pages import Link, render
 
 from .tables import TABLE, TABLES, State
@@ -46,7 +47,6 @@ _MOST_PAIRS = 25_000_000
 """Pairs of words that are compared: two texts of 5,000 words."""
 _TOKENS = re.compile(r"[\u3400-\u9fff]|\s+|[^\s\u3400-\u9fff]+")
 _Record = Mapping[str, Any]
-_NO_CURATION: _Record = {"elements": (), "claims": (), "calls": (), "checks": ()}
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,6 @@ class Marked:
     about: Mapping[str, object]  # Role, verified, posted_at …; empty for the title
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Which messages a page of a thread shows, and where the others are."""
-
-    first: int  # From 1
-    last: int
-    total: int
-    before: str | None  # Addresses; None: there are none
-    after: str | None
-
-
 Change = tuple[Literal["same", "old", "new"], str]
 """What became of a stretch of a text in a revision, and the stretch."""
 
@@ -95,15 +84,16 @@ async def load_thread_page(
 
     It is about the case, if `of_case`, or the thread. The query of the request says which list led to it.
     """
-    curation = record["curation"] or _NO_CURATION
+    curation = record["curation"] or {}
+    calls = curation.get("calls", ())
     thread, case = record["thread"], record["case"]
-    title, messages = await asyncio.to_thread(mark_thread, thread, curation["elements"])
-    elements = _group(curation["elements"], "side")
-    criteria = _group(record["criteria"], "advice_id")
-    advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
-    failed_checks = [check for check in curation["checks"] if not check["passed"]]
+    if page > 1 and not thread["messages"]:
+        raise HTTPException(404, "The thread has no such message.")
+    title, messages = await asyncio.to_thread(
+        mark_thread, thread, curation.get("elements", ())
+    )
     here = request.url.replace(scheme="", netloc="")
-    query = QueryParams(request.url.query)
+    query = request.query_params
     table = query.get(TABLE, "")
     state = State.parse(table if table in TABLES else "threads", query)
     revisions, memberships, withheld = await _history(session, account, case)
@@ -111,7 +101,6 @@ async def load_thread_page(
     if of_case:
         subject = f"case:{case['case_id']}"
         actions = case_actions(
-            account,
             case["case_id"],
             case["status"],
             case["revision"],
@@ -121,12 +110,11 @@ async def load_thread_page(
         )
     else:
         outcome = curation.get("outcome", "pending")
-        actions = thread_actions(
-            account,
-            thread["source"],
-            thread["thread_id"],
-            "rejected" if record["filter_reason"] else outcome,
-            waits=_waiting(record),
+        if record["filter_reason"]:
+            outcome = "rejected"
+        actions = Actions(
+            subject=f"thread/{thread['source']}/{thread['thread_id']}",
+            plain=(Act.OVERRULE,) if outcome in ("rejected", "parked") else (),
             veto=curation.get("reason") == Reason.CONTRADICTED,
             back=str(here),
         )
@@ -139,42 +127,19 @@ async def load_thread_page(
         language="zh" if has_han else "en",
         title=title,
         messages=messages,
-        shown=messages_shown(request, page, thread),
-        elsewhere=pages_of(
-            request, page, {own["message_id"] for own in curation["elements"]}
-        ),
+        page=page,
+        page_with=partial(_page_with, request, page),
         address=partial(_address, request),
-        elements=elements,
-        flags=_group(failed_checks, "subject"),
-        advice=advice,
-        loose=[c for rest in criteria.values() for c in rest],
-        calls=curation["calls"],
-        replies=await find_replies(
-            session, {call["request_digest"] for call in curation["calls"]}
-        ),
+        replies=await find_replies(session, {call["request_digest"] for call in calls}),
         revisions=revisions,
         memberships=memberships,
         withheld=withheld,
         entries=await list_entries(session, subject=subject),
-        actions=actions,
+        actions=actions if account.may(Role.ADMIN) else None,
         before=await _neighbour(session, state, "before"),
         after=await _neighbour(session, state, "after"),
         back=(TABLES[state.table].title, state.page()),
     )
-
-
-def _advice(
-    elements: Iterable[_Record],
-    claims: Iterable[_Record],
-    criteria: dict[str, list[_Record]],
-) -> list[tuple[_Record, _Record | None, list[_Record]]]:
-    """Each advice with its claim and its criteria, which are taken out of `criteria`."""
-    by_element = {claim["element_id"]: claim for claim in claims}
-    advice = []
-    for element in elements:
-        name = element["id"]
-        advice.append((element, by_element.get(name), criteria.pop(name, [])))
-    return advice
 
 
 async def _history(
@@ -191,18 +156,6 @@ async def _history(
     return await asyncio.to_thread(_steps, revisions), memberships, withheld
 
 
-def _waiting(record: _Record) -> tuple[str, ...]:
-    """Who overruled the latest decision, a veto that takes more people."""
-    if not record["decisions"]:
-        return ()
-    latest = record["decisions"][0]["number"]
-    names = {}
-    for overrule in record["overruled"]:
-        if overrule["curation_id"] == latest:
-            names[overrule["decided_by"]] = overrule["people"]
-    return tuple(names) if len(names) < max(names.values(), default=0) else ()
-
-
 async def _neighbour(
     session: Session, state: State, side: Literal["before", "after"]
 ) -> Link | None:
@@ -213,7 +166,6 @@ async def _neighbour(
         session,
         state.listing,
         state.where,
-        **state.order,
         size=1,
         before=state.at if side == "before" else None,
         after=state.at if side == "after" else None,
@@ -238,16 +190,6 @@ def row_links(
             path += f"?{query}&at={quote_plus(key)}{mark}{fragment}"
         links.append((str(getattr(row, table.columns[0]) or "–"), path))
     return links
-
-
-def _group(
-    records: Iterable[_Record],
-    name: str,
-) -> dict[str, list[_Record]]:
-    groups: dict[str, list[_Record]] = {}
-    for record in records:
-        groups.setdefault(str(record[name]), []).append(record)
-    return groups
 
 
 def _steps(revisions: Sequence[CaseRevision]) -> list[_Record]:
@@ -290,8 +232,8 @@ def mark_thread(
         quotes.get("title", {}),
     )
     messages = []
-    for n, message in enumerate(thread["messages"]):
-        name = f"m{message.get('place', n)}"
+    for message in thread["messages"]:
+        name = f"m{message['place']}"
         messages.append(_mark(name, message["text"], message, quotes.get(name, {})))
     return title, tuple(messages)
 
@@ -337,39 +279,11 @@ def compare(old: str, new: str) -> list[Change]:
     return changes
 
 
-def messages_shown(
-    request: Request,
-    page: int,
-    thread: Mapping[str, Any],
-) -> Stretch:
-    """Which of a thread's messages are shown. Raises HTTPException (404) where there are none such."""
-    first, shown, total = first_of(page), len(thread["messages"]), thread["total"]
-    if not shown and page > 1:
-        raise HTTPException(404, "The thread has no such message.")
-    last = first + shown
-    before = _address(request, page=page - 1) if page > 1 else None
-    after = _address(request, page=page + 1) if last < total else None
-    return Stretch(first + 1 if shown else 0, last, total, before, after)
-
-
-def first_of(page: int) -> int:
-    """The number of a page's first message, from 0."""
-    return (page - 1) * MESSAGES_SHOWN
-
-
-def pages_of(
-    request: Request,
-    page: int,
-    message_ids: Iterable[str],
-) -> dict[str, str]:
-    """The address of the page that shows a message, for each of these that this page does not show."""
-    pages = {}
-    for name in message_ids:
-        if name[1:].isdecimal():
-            other = int(name[1:]) // MESSAGES_SHOWN + 1
-            if other != page:
-                pages[name] = _address(request, page=other)
-    return pages
+def _page_with(request: Request, page: int, message_id: str) -> str:
+    """The address of the page that shows a message; empty for this page, and for the title."""
+    number = message_id[1:]
+    other = int(number) // MESSAGES_SHOWN + 1 if number.isdecimal() else page
+    return "" if other == page else _address(request, page=other)
 
 
 def _address(request: Request, **place: int) -> str:

@@ -24,7 +24,6 @@ from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.pages import render
 from medlive.web.site import READ, Room, Section, SiteOf
 
-from .card import card_html
 from .catalog import (
     TheCatalog,
     TheSnapshot,
@@ -142,7 +141,7 @@ async def snapshot(
         address=site_address(site.settings),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         has_report=may_be_shown and report.is_file(),
-        card=card_html(card.decode("utf-8")),
+        card=card.decode("utf-8"),
     )
 
 

@@ -18,7 +18,7 @@ def test_parts_are_the_text_and_each_quote_is_lit_whole(
         for n, quote in enumerate(quotes)
     ]
     title, [message] = mark_thread(
-        {"title": "", "messages": [{"text": text}]}, elements
+        {"title": "", "messages": [{"text": text, "place": 0}]}, elements
     )
     assert "".join(part.text for part in message.parts) == text
     for element in elements:
@@ -38,7 +38,8 @@ def test_a_quote_is_found_whatever_its_spaces_and_letters_and_no_other() -> None
         {"id": "q", "message_id": "title", "quote": "cough?"},
     ]
     title, [message] = mark_thread(
-        {"title": "A cough?", "messages": [{"text": "a dry\n cough"}]}, elements
+        {"title": "A cough?", "messages": [{"text": "a dry\n cough", "place": 0}]},
+        elements,
     )
     assert [(part.text, part.elements) for part in message.parts] == [
         ("a ", ()),
