@@ -9,7 +9,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from math import inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -256,7 +255,8 @@ class CasesNeeded:
 
     points: float
     to_tell_two_apart: int
-    after_the_cutoff: int | None  # None: those before it are too few for any number
+    after_the_cutoff: int
+    """Against as many before it."""
     spread: Spread
     overridden: Sequence[Objection] = ()
     """What would mislead about the runs and was allowed."""
@@ -267,24 +267,20 @@ def power(
     runs: Runs = (),
     *,
     spread: float | Spread = 30.0,
-    correlation: float = 0.5,
     power: float = 0.8,
     alpha: float = 0.05,
     models: int = 2,
-    before: int | None = None,
     allow: Collection[str] = (),
 ) -> CasesNeeded:
     """How many cases tell two models apart by some points, as `medlive eval power` says.
 
     Args:
         points: The difference, of 100.
-        runs: Graded runs that show the spread; none: `spread` and `correlation` are assumed.
+        runs: Graded runs that show the spread; none: `spread` is assumed, of differences too.
         spread: The standard deviation of scores by case, in points of 100, or what an earlier result holds.
-        correlation: Of two models' scores.
         power: The probability to find what is there.
         alpha: The two-sided level.
         models: How many are compared: the level is for all their pairs (Holm).
-        before: Cases up to the cutoff; None: as many as after it.
         allow: What would mislead about the runs and is overridden, as for `score`.
 
     Raises:
@@ -295,16 +291,14 @@ def power(
     deviation = 100 * spread.score if isinstance(spread, Spread) else spread
     for name, number, least, most in (
         ("points", points, 0.01, 100),
-        ("correlation", correlation, -1, 0.99),
         ("models", models, 2, 10_000),
-        ("before", 2 if before is None else before, 2, inf),
         ("spread", deviation, 0.01, 1000),
     ):
         if not least <= number <= most:
-            limits = f"from {least} to {most}" if most < inf else f"of at least {least}"
-            raise UsageError(f"{name}: expected a number {limits}, got {number}")
+            raise UsageError(f"{name}: expected {least} to {most}, got {number}")
     overridden: Sequence[Objection] = ()
-    seen = Spread(deviation / 100 * sqrt(2 - 2 * correlation), deviation / 100)
+    # Two models' scores are taken to correlate by one half.
+    seen = Spread(deviation / 100, deviation / 100)
     if isinstance(spread, Spread):
         seen = spread
     if graded := load_runs(runs) if runs else []:
@@ -324,7 +318,7 @@ def power(
             difference, seen.difference, power=power, alpha=alpha / pairs
         )
         fresh = cases_for_drop(
-            difference, seen.score, before=before, power=power, alpha=alpha / models
+            difference, seen.score, power=power, alpha=alpha / models
         )
     except ValueError as exc:
         raise UsageError(str(exc)) from exc

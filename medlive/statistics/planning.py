@@ -103,25 +103,18 @@ def cases_for_drop(
     difference: float,
     spread: float,
     *,
-    before: int | None = None,
     power: float = 0.8,
     alpha: float = 0.05,
-) -> int | None:
-    """Cases after the cutoff that show a drop of this size against `before` cases up to it; None: as many of each.
+) -> int:
+    """Cases after the cutoff that show a drop of this size against as many up to it.
 
-    The smallest n with σ² / before + σ² / n <= d² / (z_{1-α/2} + z_power)², and half of what `cases_for_pair` adds
-    for Student's quantile. None where no n would do, because those before are too few. Raises ValueError as it does.
+    2 (z_{1-α/2} + z_power)² σ² / d², and half of what `cases_for_pair` adds for Student's quantile. Raises ValueError
+    as it does.
     """
     z = _standard_normals(power, alpha)
     for_student = NormalDist().inv_cdf(1 - alpha / 2) ** 2 / 4
-    # What 1 / before + 1 / n may be at most.
-    most = (difference / (z * spread)) ** 2 if spread else math.inf
-    if before is None:
-        return max(2, math.ceil(2 / most + for_student))
-    left = most - 1 / before
-    if left <= 0:
-        return None
-    return max(2, math.ceil(1 / left + for_student))
+    cases = 2 * (z * spread / difference) ** 2
+    return max(2, math.ceil(cases + for_student))
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,15 @@ def power(
     runs: Annotated[list[Path] | None, Argument()] = None,
     points: list[float] | None = None,
     spread: float | None = None,
-    correlation: float = 0.5,
     power: float = 0.8,
     alpha: Annotated[float, Option(min=1e-6)] = 0.05,
     models: int = 2,
-    before: int | None = None,
     per_week: Annotated[float, Option(min=0.01, max=1e6)] = 100.0,
     judge: JudgeOption = None,
     allow: AllowOption = None,
 ) -> Result:
-    """Say how many cases tell two models apart by some points, and how many after a cutoff show a drop of as many.
+    """Say how many cases tell two models apart by some points, and how many after a cutoff, with as many up to
+    it, show a drop of as many.
 
     The spread is that seen in graded runs, clusters counted, or assumed.
 
@@ -45,11 +44,9 @@ def power(
         runs: Graded runs that show the spread.
         points: To tell apart, of 100; repeatable [2, 5, 10].
         spread: Without runs: deviation of scores in points [30].
-        correlation: Without runs: of two models' scores.
         power: The probability to find what is there.
         alpha: The two-sided level.
         models: Models compared: the level is for all their pairs by Holm.
-        before: Cases up to the cutoff [as many as after it].
         per_week: Cases that a week of harvest gives.
     """
     if runs and spread is not None:
@@ -58,17 +55,15 @@ def power(
     # The spread of runs is found once.
     known: float | Spread = 30.0 if spread is None else spread
     overridden: Sequence[Objection] = ()
-    rows: list[dict[str, float | None]] = []
+    rows: list[dict[str, float]] = []
     for difference in points or [2.0, 5.0, 10.0]:
         needed = api.power(
             difference,
             () if rows else graded,
             spread=known,
-            correlation=correlation,
             power=power,
             alpha=alpha,
             models=models,
-            before=before,
             allow=allow or (),
         )
         known = seen = needed.spread
@@ -79,7 +74,7 @@ def power(
             "to tell two models apart": apart,
             "after the cutoff": fresh,
             "weeks to tell two models apart": math.ceil(apart / per_week),
-            "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
+            "weeks after the cutoff": math.ceil(fresh / per_week),
         }
         rows.append(row)
     origin = f"seen in {len(graded)} runs" if graded else "assumed"
@@ -98,13 +93,8 @@ def power(
         f"cases needed at power {power:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
         f"{100 * seen.score:.1f} points, of differences {100 * seen.difference:.1f}; {per_week:g} cases a week"
     )
-    notes = []
-    if any(row["after the cutoff"] is None for row in rows):
-        notes.append(
-            f"{before} cases up to the cutoff are too few for the smallest drop, however many come after it"
-        )
     table = table_of(rows, list(rows[0]), marked(title, overridden))
-    return Result(value, [table], notes)
+    return Result(value, [table])
 
 
 def plan(

@@ -190,10 +190,8 @@ def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
     for spread in (-30.0, float("inf"), float("nan")):
         with pytest.raises(UsageError, match="spread: expected"):
             medlive.power(5, spread=spread)
-    wrong: dict[str, Any] = {"models": 1, "before": 0, "correlation": 2}
-    for name, number in wrong.items():
-        with pytest.raises(UsageError, match=f"{name}: expected"):
-            medlive.power(5, **{name: number})
+    with pytest.raises(UsageError, match="models: expected"):
+        medlive.power(5, models=1)
     with pytest.raises(UsageError, match="points"):
         medlive.power(0)
 
