@@ -68,11 +68,6 @@ class Confusion:
         """Items that only one of both calls met."""
         return self.first_only + self.second_only
 
-    @property
-    def invalid(self) -> int:
-        """Items on which the second rater's reply had no verdict."""
-        return self.invalid_met + self.invalid_not_met
-
 
 @dataclass(frozen=True)
 class PairAgreement:
@@ -182,7 +177,7 @@ def reliability(
     ratings = (people >= MET).sum(axis=1)
     is_rated = ratings > 0
     several = int((ratings > 1).sum())
-    people_ac1 = _too_few("items with two raters", several)
+    people_ac1 = _too_few(several)
     if several >= LEAST_ITEMS:
         people_ac1 = estimate(
             rater_sums(people[is_rated], 2),
@@ -212,15 +207,14 @@ def reliability(
     )
 
 
-def _too_few(what: str, n: int) -> Estimate:
-    return Estimate(None, n=n, why=f"{n} {what} are too few")
+def _too_few(n: int) -> Estimate:
+    return Estimate(None, n=n, why=f"{n} items in common are too few")
 
 
 def equal_and_ac1(
     codes: Codes,
     categories: int,
     clusters: Codes,
-    what: str,
     **how: Unpack[Draws],
 ) -> tuple[Estimate, Estimate]:
     """The mean share of equal pairs of ratings, and AC1 of all raters at once, over items with two ratings.
@@ -229,13 +223,12 @@ def equal_and_ac1(
         codes: (items x raters), 0 to categories-1, or -1 for no rating.
         categories: How many there are.
         clusters: Each item's.
-        what: Names such items where they are too few.
         how: How clusters are drawn.
     """
     several = (codes >= 0).sum(axis=1) > 1
     own = clusters[several]
     if len(own) < LEAST_ITEMS:
-        few = _too_few(what, len(own))
+        few = _too_few(len(own))
         return few, few
     sums = rater_sums(codes[several], categories)
     return (
@@ -274,7 +267,7 @@ def agree(
         used = columns.any(axis=(1, 2))
         own = clusters[used]
         if len(own) < LEAST_ITEMS:
-            return _too_few("common items", len(own))
+            return _too_few(len(own))
         return estimate(columns[used], statistic, own, **how)
 
     def share_met(counts: Floats, axis: int) -> Floats:
@@ -371,7 +364,7 @@ def _strictness(
     is_graded = (grader >= MET) & (grader <= NOT_MET)
     both = np.flatnonzero(is_graded & (ratings > 0))
     if len(both) < LEAST_ITEMS:
-        none = _too_few("common items", len(both))
+        none = _too_few(len(both))
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
     met = (people[both] == MET).sum(axis=1)
@@ -386,17 +379,12 @@ def _strictness(
 
 def mean_of(
     values: Floats,
-    clusters: Codes | None = None,
+    clusters: Codes,
     **how: Unpack[Draws],
 ) -> Estimate:
-    """The mean of one value per item; `clusters` as `cluster_numbers` gives them, None: each is its own."""
-    n = len(values)
-    return estimate(
-        np.column_stack([values, np.ones(n)]),
-        ratio_of,
-        np.arange(n) if clusters is None else clusters,
-        **how,
-    )
+    """The mean of one value per item; `clusters` gives each item's."""
+    cells = np.column_stack([values, np.ones(len(values))])
+    return estimate(cells, ratio_of, clusters, **how)
 
 
 def agreed_codes(codes: Codes, decisions: Codes) -> Codes:

@@ -427,7 +427,7 @@ def test_strangers_lonely_raters_and_doubles_are_said(
     found = meta_run(run, human=path, draws=100)
     assert found.criteria is not None
     (lonely,) = [pair for pair in found.criteria.grader if pair.first == "dee"]
-    assert (lonely.ac1.value, lonely.ac1.why) == (None, "1 common items are too few")
+    assert (lonely.ac1.value, lonely.ac1.why) == (None, "1 items in common are too few")
     assert found.criteria.grader_macro_f1.value is not None
     notes = "\n".join(found.notes)
     for part in (
