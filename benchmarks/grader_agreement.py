@@ -279,7 +279,7 @@ ungraded.
 
 ### In short
 
-{table(["figure", "value", "n", "cases"], [[what, figure(e), e.n, e.clusters] for what, e in summary])}
+{table(["figure", "value", "n"], [[what, figure(e), e.n] for what, e in summary])}
 
 ### Scores of whole answers
 

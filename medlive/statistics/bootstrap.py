@@ -53,8 +53,6 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     n: int = 0
-    clusters: int | None = None
-    """Of the items, where the interval is over draws of clusters."""
     why: str = ""
     """Why there is no value, or no interval."""
     p: float | None = None
@@ -74,7 +72,7 @@ def weight_chunks(
     draws: int = 1000,
     seed: int = 0,
     clusters: Places | None = None,
-) -> Iterator[Floats]:
+) -> Iterable[Floats]:
     """Rows of resampling weights, (some draws x items), `draws` rows in all: how often a draw, with replacement,
     takes each item's cluster.
 
@@ -82,42 +80,37 @@ def weight_chunks(
     they are cut.
     """
     place = np.arange(items) if clusters is None else clusters
-    if len(place) * draws <= _CHUNK:
-        yield weight_matrix(place.astype(np.int64).tobytes(), draws, seed)
-        return
-    rng = np.random.default_rng(seed)
-    step = max(1, _CHUNK // len(place))
-    for start in range(0, draws, step):
-        yield _rows(rng, min(step, draws - start), place)
+    if len(place) * draws > _CHUNK:
+        return _draw_weights(place, draws, seed)
+    return _kept_weights(place.astype(np.int64).tobytes(), draws, seed)
 
 
 @lru_cache(maxsize=1)
-def weight_matrix(
+def _kept_weights(
     place: bytes,
     draws: int,
     seed: int,
-) -> Floats:
+) -> list[Floats]:
     """The one matrix of a table, made once for its models, slices and pairs."""
     clusters = np.frombuffer(place, dtype=np.int64)
-    return _rows(
-        np.random.default_rng(seed),
-        draws,
-        clusters,
-    )
+    return list(_draw_weights(clusters, draws, seed))
 
 
-def _rows(
-    rng: np.random.Generator,
-    rows: int,
+def _draw_weights(
     place: Places,
-) -> Floats:
+    draws: int,
+    seed: int,
+) -> Iterator[Floats]:
+    rng = np.random.default_rng(seed)
     count = int(place.max(initial=-1)) + 1
-    weights = np.empty((rows, count))
-    for row in range(rows):
-        drawn = rng.integers(0, count, size=count)
-        weights[row] = np.bincount(drawn, minlength=count)
-    # An item's weights side by side: groups of items are taken out of it again and again.
-    return np.asfortranarray(weights[:, place])
+    step = max(1, _CHUNK // max(1, len(place)))
+    for start in range(0, draws, step):
+        weights = np.empty((min(step, draws - start), count))
+        for row in weights:
+            drawn = rng.integers(0, count, size=count)
+            row[:] = np.bincount(drawn, minlength=count)
+        # An item's weights side by side: groups of items are taken out of it again and again.
+        yield np.asfortranarray(weights[:, place])
 
 
 def over_draws(
@@ -343,28 +336,25 @@ def compare(
     for Holm's correction over many pairs.
     """
     pairs = list(combinations(range(len(names)), 2))
-    # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
-    block = max(1, 2_000_000 // max(1, len(values)))
     compared: list[Comparison] = []
-    for start in range(0, len(pairs), block):
-        part = pairs[start : start + block]
-        gaps = [values[:, first] - values[:, second] for first, second in part]
-        differences = np.stack(gaps, axis=1)
-        figures = compare_paired(differences, **how)
-        for (first, second), figure in zip(part, figures, strict=True):
-            p = 1.0 if figure.p is None else figure.p
-            pair = Comparison(
-                first=names[first],
-                second=names[second],
-                n=figure.n,
-                difference=figure.value,
-                low=figure.low,
-                high=figure.high,
-                p=p,
-                p_holm=p,
-                why=figure.why,
-            )
-            compared.append(pair)
+    gaps = [values[:, first] - values[:, second] for first, second in pairs]
+    if not gaps:
+        return compared
+    figures = compare_paired(np.stack(gaps, axis=1), **how)
+    for (first, second), figure in zip(pairs, figures, strict=True):
+        p = 1.0 if figure.p is None else figure.p
+        pair = Comparison(
+            first=names[first],
+            second=names[second],
+            n=figure.n,
+            difference=figure.value,
+            low=figure.low,
+            high=figure.high,
+            p=p,
+            p_holm=p,
+            why=figure.why,
+        )
+        compared.append(pair)
     return with_holm(compared)
 
 
@@ -598,12 +588,7 @@ def estimate(
     total = flat.sum(axis=0).reshape(shape)
     value = float(statistic(total))
     if np.isnan(value):
-        return Estimate(
-            None,
-            n=items,
-            clusters=len(names),
-            why="not defined on these items",
-        )
+        return Estimate(None, n=items, why="not defined on these items")
 
     def of_draws(weights: Floats) -> Floats:
         return statistic((weights @ flat).reshape(-1, *shape))
@@ -633,7 +618,6 @@ def with_interval(
         low=None if why else low,
         high=None if why else high,
         n=n,
-        clusters=clusters,
         why=why,
     )
 

@@ -81,12 +81,10 @@ def aspect_figures(
             clusters[kept],
             **how,
         )
-    what = "items with two raters"
     equal, ac1 = equal_and_ac1(
         codes,
         values,
         clusters,
-        what,
         **how,
     )
     macro_f1 = equal

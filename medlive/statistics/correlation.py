@@ -23,13 +23,12 @@ from .intervals import incomplete_beta, quotient
 LEAST = 3
 """Fewer points lie on a line anyway."""
 
-_BLOCK = 2_000_000
 _SWEEPS = 1_000
 _FLAT = 1e-12
 """A column that varies less has no correlation with anything."""
 
 
-Kind = Literal["pearson", "spearman", "kendall"]
+Kind = Literal["pearson", "spearman"]
 
 
 def correlate(
@@ -40,7 +39,7 @@ def correlate(
     clusters: Sequence[int] | Places | None = None,
     **how: Unpack[Draws],
 ) -> Estimate:
-    """The correlation of two columns over the items that both have (NaN: absent), with its p but for Kendall's.
+    """The correlation of two columns over the items that both have (NaN: absent), with its p.
 
     `clusters` gives each item's cluster, any whole numbers; None takes every item for its own.
     """
@@ -57,20 +56,13 @@ def correlate(
         why = "one side is the same for every item"
         if n < LEAST:
             why = f"{n} items are too few"
-        return Estimate(
-            None,
-            n=n,
-            clusters=k,
-            why=why,
-        )
+        return Estimate(None, n=n, why=why)
     drawn = over_draws(
         lambda weights: of_draws(a, b, weights[:, place]),
         k,
         **how,
     )
     figure = with_interval(value, drawn, n, k)
-    if kind == "kendall":
-        return figure
     return replace(figure, p=pearson_p(value, n))
 
 
@@ -247,25 +239,17 @@ def _kendall_drawn(
     weights: Floats,
 ) -> Floats:
     """Tau-b of each row of item weights."""
-    agreeing = np.zeros(len(weights))
-    step = max(1, _BLOCK // len(a))
-    for start in range(0, len(a), step):
-        part = slice(start, start + step)
-        order_a = np.sign(a[part, None] - a)
-        order_b = np.sign(b[part, None] - b)
-        by_item = weights[:, part] @ (order_a * order_b)
-        agreeing += (by_item * weights).sum(axis=1)
-    spread = np.ones(len(weights))
-    for values in (a, b):
-        _, totals = _totals(values, weights)
-        tied = (totals**2).sum(axis=1)
-        spread *= weights.sum(axis=1) ** 2 - tied
-    with np.errstate(all="ignore"):
-        return quotient(agreeing, np.sqrt(spread))
+    order_a = np.sign(a[:, None] - a)
+    order_b = np.sign(b[:, None] - b)
+
+    def over_pairs(products: Floats) -> Floats:
+        return np.asarray((weights @ products * weights).sum(axis=1))
+
+    spread = over_pairs(order_a**2) * over_pairs(order_b**2)
+    return quotient(over_pairs(order_a * order_b), np.sqrt(spread))
 
 
 _DRAWN: Mapping[Kind, OfDraws] = {
     "pearson": _pearson_drawn,
     "spearman": _spearman_drawn,
-    "kendall": _kendall_drawn,
 }

@@ -103,20 +103,18 @@ def sign_p(sums: Floats, seed: int = 0) -> float:
         return 1.0
     rounding = 1e-9 * np.abs(differing).max()
     observed = abs(differing.sum()) - rounding
+
+    def reaching(bits: Places) -> Flags:
+        """Which turns of the signs, a row each, come as far from 0 as the sum does."""
+        turned = (1 - 2 * bits) @ differing
+        return np.asarray(np.abs(turned) >= observed)
+
     if n <= EXACT_SIGNS:
         # The first sign is fixed: turning all of them gives the same size.
         numbers = np.arange(2 ** (n - 1))
-        bits = (numbers[:, None] >> np.arange(n)) & 1
-        turned = (1 - 2 * bits) @ differing
-        return float((np.abs(turned) >= observed).mean())
+        return float(reaching((numbers[:, None] >> np.arange(n)) & 1).mean())
     rng = np.random.default_rng(seed)
-    bits = rng.integers(
-        0,
-        2,
-        (RANDOM_SIGNS, n),
-    )
-    turned = (bits * 2 - 1) @ differing
-    hits = int((np.abs(turned) >= observed).sum())
+    hits = int(reaching(rng.integers(0, 2, (RANDOM_SIGNS, n))).sum())
     return (1 + hits) / (1 + RANDOM_SIGNS)
 
 

@@ -68,11 +68,6 @@ class Confusion:
         """Items that only one of both calls met."""
         return self.first_only + self.second_only
 
-    @property
-    def invalid(self) -> int:
-        """Items on which the second rater's reply had no verdict."""
-        return self.invalid_met + self.invalid_not_met
-
 
 @dataclass(frozen=True)
 class PairAgreement:
@@ -91,22 +86,13 @@ class PairAgreement:
 
 
 @dataclass(frozen=True)
-class CaseAgreement:
-    """The mean over people of the grader's macro-F1 on one case with n criteria."""
-
-    case_id: str
-    n: int
-    macro_f1: float
-
-
-@dataclass(frozen=True)
 class ByCase:
     """Macro-F1 by case, over the labels that occur in the case."""
 
     threshold: float
     mean: Estimate
+    """Over cases, of the mean over people."""
     below: Estimate
-    cases: tuple[CaseAgreement, ...]
 
 
 @dataclass(frozen=True)
@@ -166,8 +152,9 @@ def reliability(
             majority.
         how: How clusters are drawn.
     """
-    names = list(dict.fromkeys(cases))
-    places = {name: place for place, name in enumerate(names)}
+    places: dict[str, int] = {}
+    for case in cases:
+        places.setdefault(case, len(places))
     numbers = np.array([places[case] for case in cases], dtype=np.int_)
     clusters = numbers if clusters is None else clusters
     columns = dict(zip(raters, people.T, strict=True))
@@ -190,7 +177,7 @@ def reliability(
     ratings = (people >= MET).sum(axis=1)
     is_rated = ratings > 0
     several = int((ratings > 1).sum())
-    people_ac1 = _too_few("items with two raters", several)
+    people_ac1 = _too_few(several)
     if several >= LEAST_ITEMS:
         people_ac1 = estimate(
             rater_sums(people[is_rated], 2),
@@ -215,20 +202,19 @@ def reliability(
             **how,
         ),
         grader_macro_f1=_mean_over_pairs(against, clusters, **how),
-        by_case=_by_case(people, grader, names, numbers, clusters, **how),
+        by_case=_by_case(people, grader, numbers, clusters, **how),
         strictness=_strictness(people, grader, clusters, **how),
     )
 
 
-def _too_few(what: str, n: int, clusters: int = 0) -> Estimate:
-    return Estimate(None, n=n, clusters=clusters, why=f"{n} {what} are too few")
+def _too_few(n: int) -> Estimate:
+    return Estimate(None, n=n, why=f"{n} items in common are too few")
 
 
 def equal_and_ac1(
     codes: Codes,
     categories: int,
     clusters: Codes,
-    what: str,
     **how: Unpack[Draws],
 ) -> tuple[Estimate, Estimate]:
     """The mean share of equal pairs of ratings, and AC1 of all raters at once, over items with two ratings.
@@ -237,13 +223,12 @@ def equal_and_ac1(
         codes: (items x raters), 0 to categories-1, or -1 for no rating.
         categories: How many there are.
         clusters: Each item's.
-        what: Names such items where they are too few.
         how: How clusters are drawn.
     """
     several = (codes >= 0).sum(axis=1) > 1
     own = clusters[several]
     if len(own) < LEAST_ITEMS:
-        few = _too_few(what, len(own))
+        few = _too_few(len(own))
         return few, few
     sums = rater_sums(codes[several], categories)
     return (
@@ -282,7 +267,7 @@ def agree(
         used = columns.any(axis=(1, 2))
         own = clusters[used]
         if len(own) < LEAST_ITEMS:
-            return _too_few("common items", len(own), len(np.unique(own)))
+            return _too_few(len(own))
         return estimate(columns[used], statistic, own, **how)
 
     def share_met(counts: Floats, axis: int) -> Floats:
@@ -319,8 +304,7 @@ def _mean_over_pairs(
     cells = [tables(a, b)[..., :width] for a, b in pairs]
     kept = [cell for cell in cells if cell.sum() >= LEAST_ITEMS]
     if not kept:
-        why = f"no two raters have {LEAST_ITEMS} items in common"
-        return Estimate(None, clusters=0, why=why)
+        return Estimate(None, why=f"no two raters have {LEAST_ITEMS} items in common")
     stacked = np.stack(kept, axis=1)
     used = stacked.any(axis=(1, 2, 3))
 
@@ -348,38 +332,25 @@ def _majority(people: Codes) -> Codes:
 def _by_case(
     people: Codes,
     grader: Codes,
-    names: Sequence[str],
     numbers: Codes,
     clusters: Codes,
     **how: Unpack[Draws],
 ) -> ByCase:
-    """The agreement within each case; `numbers` gives each item's."""
-    n = len(names)
+    """The agreement within each case; `numbers` gives each item's, from 0."""
     by_rater = [tables(column, grader) for column in people.T]
     cells = np.stack(by_rater, axis=1)
-    sums = np.zeros((n, *cells.shape[1:]))
+    cases, first = np.unique(numbers, return_index=True)
+    sums = np.zeros((len(cases), *cells.shape[1:]))
     np.add.at(sums, numbers, cells)
     of_raters = macro_f1_of_tables(sums, occurring=True)
-    used = cells.any(axis=(1, 2, 3))
-    items = np.bincount(numbers[used], minlength=n)
-    places = np.flatnonzero(~np.isnan(of_raters).all(axis=1))
-    drawn = np.zeros(n, dtype=np.int_)
-    drawn[numbers] = clusters
-    drawn = drawn[places]
-    values = np.nanmean(of_raters[places], axis=1)
-    ids = np.array(names)[places].tolist()
-    of_cases = zip(
-        ids,
-        items[places].tolist(),
-        values.tolist(),
-        strict=True,
-    )
+    rated = np.flatnonzero(~np.isnan(of_raters).all(axis=1))
+    drawn = clusters[first[rated]]
+    values = np.nanmean(of_raters[rated], axis=1)
     is_poor = (values < POOR).astype(np.float64)
     return ByCase(
         threshold=POOR,
         mean=mean_of(values, drawn, **how),
         below=mean_of(is_poor, drawn, **how),
-        cases=tuple(starmap(CaseAgreement, of_cases)),
     )
 
 
@@ -393,7 +364,7 @@ def _strictness(
     is_graded = (grader >= MET) & (grader <= NOT_MET)
     both = np.flatnonzero(is_graded & (ratings > 0))
     if len(both) < LEAST_ITEMS:
-        none = _too_few("common items", len(both))
+        none = _too_few(len(both))
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
     met = (people[both] == MET).sum(axis=1)
@@ -408,17 +379,12 @@ def _strictness(
 
 def mean_of(
     values: Floats,
-    clusters: Codes | None = None,
+    clusters: Codes,
     **how: Unpack[Draws],
 ) -> Estimate:
-    """The mean of one value per item; `clusters` as `cluster_numbers` gives them, None: each is its own."""
-    n = len(values)
-    return estimate(
-        np.column_stack([values, np.ones(n)]),
-        ratio_of,
-        np.arange(n) if clusters is None else clusters,
-        **how,
-    )
+    """The mean of one value per item; `clusters` gives each item's."""
+    cells = np.column_stack([values, np.ones(len(values))])
+    return estimate(cells, ratio_of, clusters, **how)
 
 
 def agreed_codes(codes: Codes, decisions: Codes) -> Codes:

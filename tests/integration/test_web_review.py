@@ -153,10 +153,7 @@ async def test_raters_see_neither_each_other_nor_other_studies(
             )
         results = (await see("cleo", "/studies/first/results")).text
         assert "ann" not in results.split("Disagreements")[1]
-        assert (
-            "2 items with two raters are too few"
-            not in results.split("Disagreements")[1]
-        )
+        assert "2 items in common are too few" not in results.split("Disagreements")[1]
         assert (
             await send("cleo", "studies/first/items/1", rating="1") == 422
         )  # They agree on it

@@ -44,7 +44,7 @@ async def audit_run(
     run: GradedRun, engine: Engine, *, bottom: int = 100, **how: Any
 ) -> QuestionsAsked:
     work = audit_work(run, bottom=bottom)
-    return await ask_questions(*work, engine, role="auditor", **how)
+    return await ask_questions(*work, engine, **how)
 
 
 def plan_audit(

@@ -19,7 +19,6 @@ from .options import (
     JudgeOption,
     RunArgument,
     RunsArgument,
-    SeedOption,
 )
 
 JudgesOption = Annotated[
@@ -43,7 +42,6 @@ def meta(
     judge: JudgeOption = None,
     allow: AllowOption = None,
     draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
 ) -> Result:
     """Compare a run's grading with people, with a direct judge and with itself.
 
@@ -55,7 +53,6 @@ def meta(
         adjudicator=adjudicator,
         judge=judge,
         draws=draws,
-        seed=seed,
         allow=allow or (),
     )
     titled = partial(marked, overridden=grading.overridden)
@@ -113,14 +110,13 @@ def compare(
     judge: JudgesOption = None,
     *,
     draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
 ) -> Result:
     """Compare judges on criteria, and the order of models under each.
 
     A run that several judges graded, or several runs with the same answers. With two models and more also whether
     they are in the same order under every two judges.
     """
-    comparison = compare_judges(runs, judge or (), draws=draws, seed=seed)
+    comparison = compare_judges(runs, judge or (), draws=draws)
     rows = []
     for row in comparison.criteria:
         pair = row["pair"]

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from medlive.api import open_registry
-from medlive.cli.options import PublicKeyOption, confirm
+from medlive.cli.options import confirm
 from medlive.cli.output import Result, say, show_result, wait_for
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.runs.folder import read_info
-from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.refusals import check_before
 from medlive.grader.judge import Mode
 from medlive.instance.loading import read_settings
@@ -29,8 +28,6 @@ from .grade import grade_answers, plan_stages
 from .options import (
     AllowOption,
     CasesOption,
-    ErrataFileOption,
-    ErrataOption,
     Grading,
     HarmOption,
     MetricOption,
@@ -63,9 +60,6 @@ def all_(
     harm: HarmOption = True,
     metric: MetricOption = None,
     allow: AllowOption = None,
-    errata: ErrataOption = ErrataMode.WARN,
-    errata_file: ErrataFileOption = None,
-    public_key: PublicKeyOption = None,
     yes: bool = False,
 ) -> Result:
     """Verify the cases, ask the model, grade, score and report, into OUT/run and OUT/report.
@@ -83,7 +77,6 @@ def all_(
         grader_key_env: Its key's variable [the model's].
         grader_price: Its dollars a million tokens [models.toml].
         out: The folder for the run and the report; an existing one is continued.
-        public_key: The key that signed the errata.
         yes: Begin without asking.
     """
     run = out / "run"
@@ -120,15 +113,7 @@ def all_(
         return plan_stages(run, engine, mode, ahead=ahead, harm=harm, price=price)
 
     def score() -> Result:
-        how = Scoring(
-            runs=[run],
-            metric=metric,
-            allow=allow,
-            errata=errata,
-            errata_file=errata_file,
-            public_key=public_key,
-        )
-        table = scored(how)
+        table = scored(Scoring(runs=[run], metric=metric, allow=allow))
         result["scores"] = scores_json(table)
         page = write_report(table, out / "report", registry=open_registry())
         result["report"] = page

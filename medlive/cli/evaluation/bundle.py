@@ -40,7 +40,6 @@ from .options import (
     JudgeOption,
     MetricOption,
     RunArgument,
-    SeedOption,
     load_runs,
 )
 from .tables import describe_scores
@@ -59,7 +58,6 @@ def bundle(
     errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
     draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
 ) -> Result:
     """Write a graded run as a bundle: its folder with figures and digests, signed if there is a key.
 
@@ -82,7 +80,6 @@ def bundle(
     files = make_bundle(
         run,
         draws=draws,
-        seed=seed,
         left_out=left_out,
         key=key,
         allow=allow or (),

@@ -11,21 +11,15 @@ from medlive.evaluation.scoring.contamination import (
 )
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.refusals import marked
-from medlive.report.html import format_p
+from medlive.report.html import format_p, points
 from medlive.report.tables import (
     arms_rows,
     contamination_json,
 )
-from medlive.statistics.contamination import Drop, Effect
+from medlive.text.html import interval, percent
 
 from .options import Scoring
-from .tables import (
-    percent,
-    points,
-    points_between,
-    rests_on,
-    scored,
-)
+from .tables import rests_on, scored
 
 
 def contamination(
@@ -72,7 +66,7 @@ def _describe(
                 percent(drop.pre),
                 percent(drop.post),
             ]
-            row += [points(drop.difference), points_between(drop.low, drop.high)]
+            row += [points(drop.difference), interval(drop.low, drop.high, points)]
             row += [format_p(drop.p), format_p(model.p_holm)]
         drops.append(dimmed(row) if model.few and model.cutoff else row)
     yield Grid(
@@ -82,8 +76,12 @@ def _describe(
         "cases on a side",
     )
     for arm in study.arms:
-        beyond = f"{points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
-        yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"
+        drop = arm.drop
+        between = interval(drop.low, drop.high, points)
+        yield (
+            f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {points(drop.difference)} "
+            f"({between}; n {drop.n_pre}/{drop.n_post})"
+        )
     rows = []
     for book in arms:
         cases = "after the cutoff" if book.cutoff else "all (cutoff unknown)"
@@ -91,7 +89,7 @@ def _describe(
         for score in (book.baseline, book.closed_score, book.open_score):
             row.append(percent(score.value))
         row.append(points(book.pair.difference))
-        row.append(points_between(book.pair.low, book.pair.high))
+        row.append(interval(book.pair.low, book.pair.high, points))
         row.append(format_p(book.p_holm))
         rows.append(dimmed(row) if book.few else row)
     columns = ["model", "cases", "n", "baseline %", "closed book %", "open book %"]
@@ -100,10 +98,3 @@ def _describe(
         rows,
         f"open book against closed ({metric}) on {on}; dim: under {FEW} cases",
     )
-
-
-def _rests(sides: Drop | Effect) -> str:
-    """What a difference of two sides rests on."""
-    few = ", which is few" if min(sides.n_pre, sides.n_post) < FEW else ""
-    interval = points_between(sides.low, sides.high) or "no interval"
-    return f"({interval}; n {sides.n_pre}/{sides.n_post}{few})"

@@ -35,7 +35,6 @@ from .options import (
     find_incomplete,
     plan_or_ask,
     plan_or_ask_questions,
-    plan_result,
     plans_result,
     reason_notes,
 )
@@ -209,9 +208,7 @@ def _describe_grades(
     }
     row = value | {"unanswered": len(done.unanswered)}
     notes = [*done.notes, *reason_notes("ungraded", done.reasons)]
-    failure = find_incomplete(
-        done.left, "criteria ungraded", [done], "the same command grades them again"
-    )
+    failure = find_incomplete(done.left, "criteria ungraded", [done])
     if repeated:
         value["repeated"] = {"calls": repeated.calls, "missing": repeated.left}
         notes += repeated.notes
@@ -248,8 +245,8 @@ def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
     outcome = plan_or_ask_questions(
         by, budget, lambda judge: [("answers", direct_work(run_dir, judge))]
     )
-    if isinstance(outcome, list):
-        return plan_result(outcome[0])
+    if isinstance(outcome, dict):
+        return plans_result(outcome)
     (done,), _ = outcome
     value = {
         "path": run_dir,

@@ -7,12 +7,11 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -138,7 +137,6 @@ JudgeOption = Annotated[
     Option(metavar="DIGEST", help="The grader, by digest or model."),
 ]
 DrawsOption = Annotated[int, Option(min=1, max=100_000, help="Draws of the bootstrap.")]
-SeedOption = Annotated[int, Option(min=0, help="Where the draws begin.")]
 ErrataOption = Annotated[
     ErrataMode,
     Option(help="What to do about withdrawn cases; apply: leave them out."),
@@ -180,7 +178,6 @@ class Scoring(GradedRuns):
     since: DayOption = None
     until: DayOption = None
     draws: DrawsOption = 1000
-    seed: SeedOption = 0
     errata: ErrataOption = ErrataMode.WARN
     errata_file: ErrataFileOption = None
     public_key: PublicKeyOption = None
@@ -308,21 +305,19 @@ def plan_or_ask_questions(
     by: Grading,
     budget: Budget,
     work: Callable[[EngineIdentity], Works],
-    role: str = "grader",
-) -> list[Plan] | tuple[list[QuestionsAsked], EngineIdentity]:
+) -> dict[str, Plan] | tuple[list[QuestionsAsked], EngineIdentity]:
     """With --dry-run what each work would take, else the result of each, and who was asked.
 
     Args:
         by: The judge.
         budget: What may be spent.
         work: The works for a judge.
-        role: The judge's, for messages.
     """
 
-    def plan(engine: Engine, **how: Any) -> list[Plan]:
-        plans = []
-        for _, questions in work(engine.identity):
-            plans.append(plan_questions(*questions, engine.identity, **how))
+    def plan(engine: Engine, **how: Any) -> dict[str, Plan]:
+        plans = {}
+        for what, questions in work(engine.identity):
+            plans[what] = plan_questions(*questions, engine.identity, **how)
         return plans
 
     async def ask(
@@ -331,9 +326,7 @@ def plan_or_ask_questions(
         results = []
         for what, questions in work(engine.identity):
             with progress(what, budget) as tick:
-                done = await ask_questions(
-                    *questions, engine, role=role, progress=tick, **how
-                )
+                done = await ask_questions(*questions, engine, progress=tick, **how)
             results.append(done)
         return results, engine.identity
 
@@ -344,7 +337,6 @@ def find_incomplete(
     left: int,
     what: str,
     work: Sequence[CallsMade] = (),
-    hint: str = "the same command asks again",
 ) -> MedliveError | None:
     """Return the failure where something is left to do or a limit ended the work; None where all is done.
 
@@ -352,7 +344,6 @@ def find_incomplete(
         left: How many are not done.
         what: What they are.
         work: What the work's parts came to.
-        hint: What to do.
     """
     silences = [part.silence for part in work if part.calls]
     if left and silences and all(silences) and (last := silences[-1]):
@@ -372,7 +363,9 @@ def find_incomplete(
                 f"{part.stopped}; {what}: {left}",
                 hint="the same command goes on from here",
             )
-    return CheckFailed(f"{what}: {left}", hint=hint) if left else None
+    if not left:
+        return None
+    return CheckFailed(f"{what}: {left}", hint="the same command asks again")
 
 
 def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
@@ -380,23 +373,11 @@ def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
     return [f"{what}: {n}: {reason}" for reason, n in reasons.items()]
 
 
-def plan_result(plan: Plan) -> Result:
-    """What calls would take."""
-    counts = asdict(plan)
-    note = "estimated (docs/grading.md); calls that have to be asked twice come on top"
-    return Result(
-        counts,
-        [table_of([counts], list(counts))],
-        [note, *_warnings(plan)],
-    )
-
-
 def sum_plans(plans: Mapping[str, Plan]) -> Plan:
     """What several stages would take, as one plan."""
-    stages = list(plans.values())
+    stages = plans.values()
     dollars = [plan.usd for plan in stages]
-    return replace(
-        stages[-1],
+    return Plan(
         calls=sum(plan.calls for plan in stages),
         input_tokens=sum(plan.input_tokens for plan in stages),
         output_tokens=sum(plan.output_tokens for plan in stages),
@@ -412,10 +393,10 @@ def plans_result(plans: Mapping[str, Plan]) -> Result:
         rows.append({"stage": stage, **asdict(plan)})
     names = ("stage", "calls", "input_tokens", "output_tokens", "usd")
     note = "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown"
-    notes = [note, *_warnings(whole)]
+    notes = [note]
+    if whole.usd is None and whole.calls:
+        prices = models_file(os.environ)
+        notes.append(
+            f"money unknown: give --price IN,OUT, or a price under [prices] in {prices}"
+        )
     return Result(plans, [table_of(rows, names)], notes)
-
-
-def _warnings(plan: Plan) -> Iterator[str]:
-    if plan.usd is None and plan.calls:
-        yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file(os.environ)}"

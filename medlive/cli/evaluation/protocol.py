@@ -1,9 +1,9 @@
 """`medlive eval protocol`: other papers' methods on runs, with the options, plans and budgets of grading."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from typer import Option
 
@@ -37,10 +37,8 @@ from .options import (
     CasesOption,
     GradedRuns,
     Grading,
-    SeedOption,
     find_incomplete,
     plan_or_ask_questions,
-    plan_result,
     plans_result,
     reason_notes,
 )
@@ -115,13 +113,11 @@ def run(
     method = make_protocol(name, options)
     runs, overridden = graded.load_checked()
     budget = _budget(by, out)
-    outcome = _apply(name, method, labelled(runs), out, by, budget)
-    if isinstance(outcome, Plan):
-        return plan_result(outcome)
-    task, done = outcome
-    notes = [objection.why for objection in overridden]
-    notes += [*task.notes, *reason_notes("ungraded", done.reasons if done else {})]
-    return _result(task, task.tables, overridden, notes, budget, [done])
+    applied = _apply([(name, method, labelled(runs))], out, by, budget)
+    if by.calls.dry_run:
+        return plans_result(applied.plans)
+    (task,) = applied.tasks
+    return _result(task, task.tables, overridden, task.notes, budget, applied.asked)
 
 
 def _budget(by: Grading, out: Path) -> Budget:
@@ -133,37 +129,50 @@ def _result(
     value: TaskResults | Portfolio,
     tables: Sequence[Table],
     overridden: list[Objection],
-    notes: list[str],
+    notes: Sequence[str],
     budget: Budget,
-    asked: Sequence[QuestionsAsked | None],
+    asked: Sequence[QuestionsAsked],
 ) -> Result:
     """The figures; the failure where questions are ungraded or a budget is spent."""
-    work = [done for done in asked if done]
-    left = sum(done.left for done in work)
-    failure = find_incomplete(left, "questions ungraded", work)
+    remarks = [objection.why for objection in overridden]
+    remarks += notes
+    for done in asked:
+        remarks += reason_notes("ungraded", done.reasons)
+    left = sum(done.left for done in asked)
+    failure = find_incomplete(left, "questions ungraded", asked)
     whole = value.model_dump(mode="json") | {"spent": budget}
-    return Result(whole, describe_tables(tables, overridden), notes, failure)
+    return Result(whole, describe_tables(tables, overridden), remarks, failure)
+
+
+class _Applied(NamedTuple):
+    """What protocols found, or with --dry-run what they would ask."""
+
+    plans: dict[str, Plan]
+    tasks: list[TaskResults]
+    asked: list[QuestionsAsked]
 
 
 def _apply(
-    task: str,
-    method: Protocol,
-    material: Material,
+    tasks: Iterable[tuple[str, Protocol, Material]],
     out: Path,
     by: Grading,
     budget: Budget,
-) -> Plan | tuple[TaskResults, QuestionsAsked | None]:
-    """With --dry-run what would be asked, else the results, and what a judge was asked, if anything."""
-    done, replies = None, UNASKED
-    if method.asks:
-        work = f"{method.name}: questions", method.work(material, out)
-        outcome = plan_or_ask_questions(by, budget, lambda _: [work])
-        if isinstance(outcome, list):
-            return outcome[0]
-        (done,), judge = outcome
-        replies, _ = read_findings(done.path, judge)
-    results = method.results(material, replies)
-    return TaskResults.from_results(task, method, results, done), done
+) -> _Applied:
+    applied = _Applied({}, [], [])
+    for task, method, material in tasks:
+        done, replies = None, UNASKED
+        if method.asks:
+            work = task, method.work(material, out)
+            outcome = plan_or_ask_questions(by, budget, lambda _, work=work: [work])
+            if isinstance(outcome, dict):
+                applied.plans.update(outcome)
+                continue
+            (done,), judge = outcome
+            applied.asked.append(done)
+            replies, _ = read_findings(done.path, judge)
+        results = method.results(material, replies)
+        applied.tasks.append(TaskResults.from_results(task, method, results, done))
+    return applied
 
 
 def all_(
@@ -179,19 +188,11 @@ def all_(
     """
     read_settings()  # They name the folder of plugins
     runs, overridden = graded.load_checked()
-    tasks: list[TaskResults] = []
-    plans: dict[str, Plan] = {}
-    asked: list[QuestionsAsked | None] = []
     budget = _budget(by, out)
-    for name, method, material in fitting(runs):
-        outcome = _apply(name, method, material, out, by, budget)
-        if isinstance(outcome, Plan):
-            plans[name] = outcome
-        else:
-            tasks.append(outcome[0])
-            asked.append(outcome[1])
+    applied = _apply(fitting(runs), out, by, budget)
     if by.calls.dry_run:
-        return plans_result(plans) if plans else Result({})
+        return plans_result(applied.plans)
+    tasks = applied.tasks
     if not tasks:
         raise UsageError(
             "no protocol fits these runs",
@@ -202,24 +203,24 @@ def all_(
         tables=portfolio({task.task: task.figures for task in tasks}),
         overridden=tuple(overridden),
     )
-    notes = [objection.why for objection in overridden]
     text = whole.model_dump_json(indent=1) + "\n"
     write_whole(out / PORTFOLIO, utf8(text))
-    notes.append(f"written: {out / PORTFOLIO}")
+    notes = [f"written: {out / PORTFOLIO}"]
     tables = [table for task in tasks for table in task.tables] + [*whole.tables]
-    return _result(whole, tables, overridden, notes, budget, asked)
+    return _result(whole, tables, overridden, notes, budget, applied.asked)
 
 
 def errors(
     *,
     cases: CasesOption,
     out: Path,
-    seed: SeedOption = 0,
+    seed: Annotated[int, Option(min=0)] = 0,
 ) -> Result:
     """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety.
 
     Args:
         out: The file of cases to write, for eval run --cases.
+        seed: Chooses the errors.
     """
     new_file(out)
     made, note = plant(load_set(cases, unverified=False).cases, seed=seed)

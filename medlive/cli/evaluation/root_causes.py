@@ -1,9 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
-
-from typer import Option
 
 from medlive.cli.output import (
     Grid,
@@ -11,7 +8,6 @@ from medlive.cli.output import (
     fields_of,
     table_of,
 )
-from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.penalties import count_penalties
 from medlive.evaluation.root_causes import (
@@ -22,87 +18,63 @@ from medlive.evaluation.root_causes import (
 )
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import labelled
+from medlive.llm.engine import EngineIdentity
+from medlive.text.html import percent
 
 from .options import (
-    Calls,
     GradedRuns,
     Grading,
-    UnpinnedOption,
     Works,
     find_incomplete,
     plan_or_ask_questions,
     plans_result,
     reason_notes,
 )
-from .tables import percent, rests_on
+from .tables import rests_on
 
 
 def audit(
     graded: GradedRuns,
-    auditor: str | None = None,
-    base_url: str | None = None,
-    bottom: Annotated[int, Option(min=1)] = 100,
     table: bool = False,
-    allow_unpinned: UnpinnedOption = False,
     *,
-    calls: Calls,
+    by: Grading,
 ) -> Result:
     """Find the root cause of each of the lowest-scoring answers; counts with an example, and which penalties
     nobody committed.
 
-    Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
+    Without --grader the role of the grader in config/models.toml is asked. What is on record is not asked again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
 
     Args:
-        auditor: The auditor's model id.
-        base_url: The auditor's endpoint.
-        bottom: How many of the lowest-scoring cases.
         table: Show what is on record; ask nobody.
     """
-    which: dict[str, Any] = {"bottom": bottom}
-    if (auditor is None) != (base_url is None):
-        raise UsageError(
-            "--auditor and --base-url belong together; without both the configured grader is asked"
-        )
-    if table and (auditor is not None or calls.dry_run):
-        raise UsageError(
-            "--table asks nobody; leave --auditor, --base-url and --dry-run out"
-        )
     checked, overridden = graded.load_checked()
     runs = labelled(checked)
-    budget = calls.budget_of(*graded.runs)
-    by = Grading(
-        calls=calls, grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned
-    )
-
+    budget = by.calls.budget_of(*graded.runs)
     work: list[QuestionsAsked] = []
+    auditor: EngineIdentity | None = None
     if not table:
 
         def questions(_judge: object) -> Works:
             for run in runs:
-                yield f"cases of {run.label}", audit_work(run, **which)
+                yield f"cases of {run.label}", audit_work(run)
 
-        outcome = plan_or_ask_questions(by, budget, questions, "auditor")
-        if isinstance(outcome, list):
-            plans = zip(map(str, graded.runs), outcome, strict=True)
-            return plans_result(dict(plans))
-        work, which["auditor"] = outcome
+        outcome = plan_or_ask_questions(by, budget, questions)
+        if isinstance(outcome, dict):
+            return plans_result(outcome)
+        work, auditor = outcome
     tables: list[AuditTable] = []
     rows, notes = [], [objection.why for objection in overridden]
     for place, (path, run) in enumerate(zip(graded.runs, runs, strict=True)):
-        causes = load_audit(run, **which)
+        causes = load_audit(run, auditor=auditor)
         tables.append(causes)
         row: dict[str, object] = {"path": path, **causes.as_json()}
         if work:
             row |= fields_of(work[place], ("calls", "stopped"))
         rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(causes)]
-    failure = find_incomplete(
-        sum(causes.unaudited for causes in tables),
-        "cases unaudited",
-        work,
-        "the same command, without --table, asks again",
-    )
+    left = sum(causes.unaudited for causes in tables)
+    failure = find_incomplete(left, "cases unaudited", work)
     uses = count_penalties(runs)
     value = {
         "penalties": uses,

@@ -66,7 +66,7 @@ from .options import (
     ParametersOption,
     RunArgument,
     find_incomplete,
-    plan_result,
+    plans_result,
 )
 
 _MOST_NOTES = 40
@@ -204,7 +204,7 @@ def run(
     budget, dry_run = asking.calls.budget_of(out), asking.calls.dry_run
     outcome = wait_for(asking.ask(case_set, out, chosen, book, budget, dry_run=dry_run))
     if isinstance(outcome, Plan):
-        result = plan_result(outcome)
+        result = plans_result({"answers": outcome})
         notes = [*result.notes, *first_of(_notes_on(case_set), _MOST_NOTES)]
         return result._replace(notes=notes)
     return answers_result(outcome, case_set, budget)
@@ -218,12 +218,7 @@ def _notes_on(cases: CaseSet) -> list[str]:
 
 def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result:
     """The state of a run; its failure where answers are missing."""
-    failure = find_incomplete(
-        outcome.left,
-        "cases without an answer",
-        [outcome],
-        "the same command asks for them again",
-    )
+    failure = find_incomplete(outcome.left, "cases without an answer", [outcome])
     notes = [*_notes_on(cases), *outcome.notes]
     return _describe_answers(outcome, notes, budget, failure)
 
@@ -261,11 +256,15 @@ def _describe_answers(
     return Result(value, [table], first_of(notes, _MOST_NOTES), failure)
 
 
-def _describe_imported(done: RunResult, what_to_do: str) -> Result:
+def _describe_imported(done: RunResult) -> Result:
     """The state of an imported run, and what to do about cases without an answer."""
     notes = list(done.notes)
     if done.left:
-        notes.insert(0, f"cases without an answer: {done.left}{what_to_do}")
+        notes.insert(
+            0,
+            f"cases without an answer: {done.left}; medlive eval run asks for them, with the --template and "
+            "--parameters that the import was given",
+        )
     return _describe_answers(done, notes)
 
 
@@ -309,7 +308,7 @@ def import_(
         done = import_log(
             responses, select(load_set(cases, unverified), selection), out
         )
-        return _describe_imported(done, f" in {responses}")
+        return _describe_imported(done)
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
     case_set = select(load_set(cases, unverified, format_), selection)
@@ -334,11 +333,7 @@ def import_(
         format_=form,
         people=people,
     )
-    anew = "with the same" if template else "after an import into a new folder with"
-    return _describe_imported(
-        imported,
-        f"; medlive eval run asks for them, {anew} --template and --parameters",
-    )
+    return _describe_imported(imported)
 
 
 def export(

@@ -23,9 +23,10 @@ from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
-from medlive.report.html import format_p
+from medlive.report.html import format_p, points
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.intervals import TOO_FEW
+from medlive.text.html import interval, percent
 
 from .options import Scoring
 
@@ -46,7 +47,6 @@ def scored(how: Scoring) -> ScoreTable:
         public_key=how.public_key,
         allow=how.allow or (),
         draws=how.draws,
-        seed=how.seed,
     )
 
 
@@ -84,8 +84,8 @@ def describe_scores(table: ScoreTable) -> Shown:
         # What models would score on all cases, although they answered differing ones.
         expected = []
         for ability in abilities_of(table).scale.abilities:
-            here = percents(ability.low, ability.high)
-            of_kind = percents(ability.wide_low, ability.wide_high)
+            here = interval(ability.low, ability.high)
+            of_kind = interval(ability.wide_low, ability.wide_high)
             row = [ability.name, percent(ability.value), here, of_kind]
             expected.append([*row, ability.n, ability.why])
         columns = ["model", "ability %", "on these cases", "cases of the kind", "n"]
@@ -109,7 +109,7 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
     row |= {
         "core %": percent(companions.core.value),
         "n": overall.n,
-        "bounds %": percents(overall.least, overall.most),
+        "bounds %": interval(overall.least, overall.most),
         "tie group": model.standing and model.standing.group,
     }
     for name in ("unanswered", "truncated", "refused", "ungraded"):
@@ -186,7 +186,7 @@ def describe_slice(table: ScoreTable, kind: str) -> Shown:
         row = [value, *_score_cells(label, estimate), estimate.n]
         few = False
         if isinstance(estimate, ScoreEstimate):
-            row.append(percents(estimate.least, estimate.most))
+            row.append(interval(estimate.least, estimate.most))
             few = estimate.few
         rows.append(dimmed(row) if few else row)
         reasons.append((f"{value}, {label}", estimate.why))
@@ -233,11 +233,11 @@ def _title(table: ScoreTable) -> str:
     )
 
 
-def _interval_of(estimate: Estimate) -> str | None:
+def _interval_of(estimate: Estimate) -> str:
     """The interval, or that there is too little for one; `_few_reasons` gives the reason."""
     if estimate.low is None and estimate.why:
         return TOO_FEW
-    return percents(estimate.low, estimate.high)
+    return interval(estimate.low, estimate.high)
 
 
 def _few_reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -248,26 +248,6 @@ def _few_reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
             names_by_reason.setdefault(why, []).append(name)
     for why, names in names_by_reason.items():
         yield f"{why}: {some(names)}"
-
-
-def percent(share: float | None) -> str | None:
-    """A share in per cent."""
-    return None if share is None else f"{100 * share:z.1f}"
-
-
-def percents(low: float | None, high: float | None) -> str | None:
-    """An interval of shares in per cent."""
-    return None if low is None else f"{percent(low)} to {percent(high)}"
-
-
-def points(difference: float | None) -> str | None:
-    """A difference of shares in points of 100, with its sign."""
-    return None if difference is None else f"{100 * difference:+z.1f}"
-
-
-def points_between(low: float | None, high: float | None) -> str | None:
-    """The interval of a difference in points of 100."""
-    return None if low is None else f"{points(low)} to {points(high)}"
 
 
 def rests_on(runs: Iterable[GradedRun]) -> str:

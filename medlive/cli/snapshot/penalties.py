@@ -8,7 +8,7 @@ from medlive.cli.evaluation.options import (
     check_runs,
     find_incomplete,
     plan_or_ask_questions,
-    plan_result,
+    plans_result,
 )
 from medlive.cli.options import SnapshotArgument, UnverifiedOption
 from medlive.cli.output import Grid, Result
@@ -54,8 +54,8 @@ def penalties(
         return [("answered cases", (lambda _: questions, out / ERRORS))]
 
     outcome = plan_or_ask_questions(by, budget, work)
-    if isinstance(outcome, list):
-        return plan_result(outcome[0])
+    if isinstance(outcome, dict):
+        return plans_result(outcome)
     (done,), judge = outcome
     unread, proposals = read_penalties(candidates, out, judge)
     failure = find_incomplete(len(unread), "cases unread", [done])

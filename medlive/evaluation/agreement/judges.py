@@ -330,7 +330,7 @@ def compare_ranks(
             why = "a judge scores all models the same"
             if len(models) < LEAST:
                 why = f"{len(models)} models are too few"
-            return Estimate(None, n=len(models), clusters=k, why=why)
+            return Estimate(None, n=len(models), why=why)
         of_draws = np.array([statistic(*pair) for pair in drawn], float)
         return with_interval(value, of_draws, len(models), k)
 

@@ -381,7 +381,7 @@ def repeated(
         scores.append(run.whole_scores(met))
     codes = np.array([list(map(code_of, verdicts)) for verdicts in rounds.values()])
     clusters = _clusters(run, [case_id for case_id, _ in rounds])
-    equal, ac1 = equal_and_ac1(codes, 2, clusters, "criteria with two rounds", **draws)
+    equal, ac1 = equal_and_ac1(codes, 2, clusters, **draws)
     whole = sorted(set.intersection(*map(set, scores)))
     ranges = []
     for case_id in whole:

@@ -220,18 +220,16 @@ async def ask_questions(
     max_retries: int = 1,
     budget: Budget | None = None,
     progress: Progress | None = None,
-    role: str = "judge",
 ) -> QuestionsAsked:
     """Ask every question that has no reply yet by this engine, stage after stage.
 
-    `path` is the log, its folder made if missing; `role` names the engine in messages. Arguments and
-    errors are those of `grade_run`.
+    `path` is the log, its folder made if missing. Arguments and errors are those of `grade_run`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     who = engine.identity
     asker = Asker(
         engine,
-        role,
+        "judge",
         repairs=max_retries,
         concurrency=concurrency,
         budget=budget,

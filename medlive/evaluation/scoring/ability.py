@@ -29,7 +29,6 @@ class ModelWeek:
     """One model in one week: what it scored, and what the scale expects of it there."""
 
     model: str
-    week: str
     n: int
     score: float
     expected: float
@@ -238,7 +237,6 @@ def _weeks(
             error = 1.96 * variance**0.5 / n
             model = ModelWeek(
                 model=ability.name,
-                week=name,
                 n=n,
                 score=float(scores[answered, column].mean()),
                 expected=mean,

@@ -60,14 +60,14 @@ class Grader:
 
     @property
     def name(self) -> str:
-        """The grader in tables: its model, mode and the first digits of its digest."""
-        digest = self.judge.removeprefix("sha256:")[:8]
-        return f"{self.model} ({self.mode}, {digest})"
+        """See `named`."""
+        return named(self)
 
 
 def named(judge: Grader | Grade) -> str:
-    """The name of a judge among several: its model, its mode and the first digits of its digest."""
-    return f"{judge.model} ({judge.mode} mode, {judge.judge[:19]})"
+    """The name of a judge in tables: its model, its mode and the first digits of its digest."""
+    digest = judge.judge.removeprefix("sha256:")[:8]
+    return f"{judge.model} ({judge.mode}, {digest})"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
 from medlive.integrity.log import some
 
-from .graded import GradedRun, Grader, named
+from .graded import GradedRun
 from .metrics import Metric, Scored
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check_figures(
     Raises:
         CheckFailed: If an objection is not overridden; the hint names the options that would.
     """
-    return override(list(objections(runs)), allowed)
+    return override(objections(runs), allowed)
 
 
 def check_before(
@@ -82,7 +82,7 @@ def check_before(
     reasons = list(_case_reasons(cases))
     if grader == "rules":
         reasons.append(_BY_RULES)
-    override(list(_not_publishable(reasons)), allowed)
+    override(_not_publishable(reasons), allowed)
 
 
 def check_harness(
@@ -108,11 +108,12 @@ def check_harness(
 
 
 def override(
-    objections: Sequence[Objection],
+    objections: Iterable[Objection],
     allowed: Collection[Allow],
 ) -> list[Objection]:
     """Return the objections, all of them allowed. Raises CheckFailed for any that is not."""
-    refused = [objection for objection in objections if objection.allow not in allowed]
+    found = list(objections)
+    refused = [objection for objection in found if objection.allow not in allowed]
     if refused:
         names = dict.fromkeys(objection.allow for objection in refused)
         options = " ".join(f"--allow {name}" for name in names)
@@ -121,7 +122,7 @@ def override(
             hint = f"choose one grader with --judge; or {hint}"
         reasons = "; ".join(objection.why for objection in refused)
         raise CheckFailed(f"the figures would mislead: {reasons}", hint=hint)
-    return list(objections)
+    return found
 
 
 def marked(title: str, overridden: Sequence[Objection]) -> str:
@@ -134,9 +135,15 @@ def marked(title: str, overridden: Sequence[Objection]) -> str:
 
 def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
     """All that makes a table of these runs mislead."""
-    judges = {judge_of(run.grader) for run in runs if run.grader}
+    judges = set()
+    names = set()
+    for run in runs:
+        if run.grader:
+            # The graders of imported verdicts are unknown: they count as one.
+            judges.add(IMPORTED if run.imported else run.grader.judge)
+            names.add(run.grader.name)
     if len(judges) > 1:
-        graders = sorted({named(run.grader) for run in runs if run.grader})
+        graders = sorted(names)
         why = f"the runs were graded by {len(judges)} graders ({'; '.join(graders)})"
         yield Objection(
             Allow.MIXED_GRADERS, f"{why}, and their scores cannot be ranked together"
@@ -145,8 +152,10 @@ def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
     for run in runs:
         own: list[Objection] = []
         if run.rivals:
-            names = "; ".join([named(run.known_grader), *run.rivals])
-            why = f"several judges graded this run and --judge chooses none: {names}"
+            judged_by = "; ".join([run.known_grader.name, *run.rivals])
+            why = (
+                f"several judges graded this run and --judge chooses none: {judged_by}"
+            )
             own.append(Objection(Allow.SEVERAL_JUDGES, why))
         own += _not_publishable(unpublishable_reasons(run))
         for objection in own:
@@ -158,11 +167,6 @@ def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
 def _not_publishable(reasons: Iterable[str]) -> Iterator[Objection]:
     for why in reasons:
         yield Objection(Allow.NOT_PUBLISHABLE, f"not publishable: {why}")
-
-
-def judge_of(grader: Grader) -> str:
-    """What makes two graders one; the graders of imported verdicts are unknown."""
-    return grader.judge if grader.engine != IMPORTED else IMPORTED
 
 
 def _case_reasons(cases: CaseSet | CasesUse) -> Iterator[str]:

@@ -85,7 +85,7 @@ def test_commands_refuse_and_print_what_is_overridden(
     commands = (
         ("score", "--draws", "5"),
         ("power",),
-        ("protocol", "run", "coverage", "--dry-run"),
+        ("protocol", "run", "coverage"),
         ("audit", "--table"),
         ("contamination", "--draws", "5"),
     )

@@ -38,11 +38,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) -> None:
     runs = [str(folder / name) for name in ("older", "newer", "stranger")]
-    few = ("--draws", "50", "--seed", "3")
+    few = ("--draws", "50")
     own = ("--config", str(folder))
     table = instance.here(*own, "eval", "score", *runs, *few)
     assert "own cases" in table.out
-    assert "bootstrap of 50 draws, seed 3" in table.out
+    assert "bootstrap of 50 draws, seed 0" in table.out
     assert "--cases common takes the" in table.out
     common = instance.here(
         *own, "eval", "score", *runs, *few, "--cases", "common", "--format", "json"

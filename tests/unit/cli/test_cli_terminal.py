@@ -70,7 +70,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return folders
 
 
-FEW = ("--draws", "20", "--seed", "1")
+FEW = ("--draws", "20")
 
 
 @pytest.mark.parametrize(

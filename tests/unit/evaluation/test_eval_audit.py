@@ -468,7 +468,7 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
         return says(GOOD if "Narrative 0" in shown(body)["question"] else "No idea.")
 
     async with bad_endpoint(choose=choose) as endpoint:
-        asked = ("--auditor", "model-as-served", "--base-url", endpoint.url)
+        asked = ("--grader", "model-as-served", "--base-url", endpoint.url)
         done = await call(*asked, "--json")
         assert isinstance(done.exception, CheckFailed)
         assert len(opened) == 1, "the circuit breaker is one for all runs"
@@ -488,15 +488,13 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
     ]
     assert rows[0].count("1 (100.0 %)") == 2
     assert "fewer than the 100" in table.stderr
-    assert isinstance((await call("--table", *asked)).exception, UsageError)
-    assert isinstance((await call("--table", "--dry-run")).exception, UsageError)
     unpriced = await call(*asked, "--max-usd", "1")
     assert isinstance(unpriced.exception, UsageError)
     assert "the price of model-as-served is unknown" in unpriced.exception.message
     assert isinstance((await call(tmp_path / "a")).exception, UsageError)
     plan = await call("--dry-run", "--json")
     planned = json.loads(plan.stdout)
-    assert list(planned) == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert list(planned) == ["cases of cand-1 (a)", "cases of cand-1 (b)"]
     assert [run["calls"] for run in planned.values()] == [2, 2]
     spent = await call("--max-calls", "3", "--json")
     assert isinstance(spent.exception, CheckFailed)
@@ -520,7 +518,7 @@ async def test_dollars_are_the_folders_in_all(tmp_path: Path) -> None:
         return await asyncio.to_thread(CliRunner().invoke, build(line), line, env=home)
 
     async with bad_endpoint(choose=lambda _: says(GOOD)) as endpoint:
-        asked = ["--auditor", "model-as-served", "--base-url", endpoint.url, "--json"]
+        asked = ["--grader", "model-as-served", "--base-url", endpoint.url, "--json"]
         asked += ["--concurrency", "1", "--price", "1000,1000"]
         a, b = tmp_path / "a", tmp_path / "b"
         told = json.loads((await call(a, *asked, "--max-calls", "1")).stdout)

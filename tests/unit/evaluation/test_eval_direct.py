@@ -182,7 +182,7 @@ async def test_the_command_plans_keeps_to_its_budget_and_goes_on(
             "--parameters",
             '{"seed": 7}',
         )
-        planned = json.loads((await command(*asked, "--dry-run")).stdout)
+        planned = json.loads((await command(*asked, "--dry-run")).stdout)["answers"]
         assert (planned["calls"], planned["usd"]) == (30, None)
         assert endpoint.bodies == []
         refused = await command(*asked, "--max-usd", "1")

@@ -180,14 +180,12 @@ async def test_the_rules_at_an_address_cost_what_is_unknown(
     for words in (
         ("grade", "--grader", rules),
         ("judge-direct", "--grader", "m"),
-        ("audit", "--auditor", rules),
+        ("audit", "--grader", rules),
     ):
         name, *who = words
         asked = (name, run, *who, "--base-url", "http://127.0.0.1:9/v1", "--dry-run")
         plan = json.loads((await command(*asked, "--json")).stdout)
-        if name != "judge-direct":
-            plan = next(iter(plan.values()))
-        assert plan["usd"] is None
+        assert next(iter(plan.values()))["usd"] is None
 
 
 @pytest.mark.parametrize("name", ["grade", "judge-direct", "audit"])
@@ -195,7 +193,6 @@ async def test_where_no_call_was_answered_the_endpoint_is_what_is_missing(
     run: Path, command: Command, name: str
 ) -> None:
     await grade_run(run, Judge(lambda _: verdict(False)), mode=Mode.CRITERION)
-    who = "--auditor" if name == "audit" else "--grader"
     sound = sends(completion("No idea.") | {"model": "m"})
     for steps, kind in (
         ([fails(405)], EndpointUnavailable),
@@ -204,7 +201,14 @@ async def test_where_no_call_was_answered_the_endpoint_is_what_is_missing(
     ):
         async with bad_endpoint(steps) as endpoint:
             done = await command(
-                name, run, who, "m", "--base-url", endpoint.url, "--concurrency", "1"
+                name,
+                run,
+                "--grader",
+                "m",
+                "--base-url",
+                endpoint.url,
+                "--concurrency",
+                "1",
             )
         assert type(done.exception) is kind
         assert ("calls was answered, the last: " in str(done.exception)) is (

@@ -170,22 +170,23 @@ def test_by_case_strictness_and_majority_are_their_definitions(found: Meta) -> N
     criteria = found.criteria
     assert criteria.by_case is not None
     assert criteria.strictness is not None
-    by_case = {case.case_id: case.macro_f1 for case in criteria.by_case.cases}
-    assert len(by_case) == N
-    untouched = {case for case, _ in TRUTH} - {case for case, _ in INVALID | FAILED}
-    for case in untouched:
+    by_case = []
+    for case in {case for case, _ in TRUTH}:
         each = []
         for rater in RATERS:
             both = [
-                (by[rater], GRADER[p])
+                (by[rater], None if p in INVALID else GRADER[p])
                 for p, by in SAID.items()
-                if p[0] == case and by[rater] is not None
+                if p[0] == case and by[rater] is not None and p not in FAILED
             ]
             if both:
                 truth, said = zip(*both, strict=True)
-                each.append(macro_f1(truth, said, list({*truth, *said})))
-        assert by_case[case] == pytest.approx(np.mean(each))
-    below = np.mean([value < 0.6 for value in by_case.values()])
+                labels = list({*truth, *said} - {None})
+                each.append(macro_f1(truth, said, labels))
+        by_case.append(np.mean(each))
+    assert criteria.by_case.mean.n == len(by_case) == N
+    assert criteria.by_case.mean.value == pytest.approx(np.mean(by_case))
+    below = np.mean([value < 0.6 for value in by_case])
     assert criteria.by_case.below.value == pytest.approx(below)
     shared = [
         (GRADER[p], np.mean([m for m in by.values() if m is not None]))
@@ -426,7 +427,7 @@ def test_strangers_lonely_raters_and_doubles_are_said(
     found = meta_run(run, human=path, draws=100)
     assert found.criteria is not None
     (lonely,) = [pair for pair in found.criteria.grader if pair.first == "dee"]
-    assert (lonely.ac1.value, lonely.ac1.why) == (None, "1 common items are too few")
+    assert (lonely.ac1.value, lonely.ac1.why) == (None, "1 items in common are too few")
     assert found.criteria.grader_macro_f1.value is not None
     notes = "\n".join(found.notes)
     for part in (
@@ -467,18 +468,22 @@ def test_replies_without_a_verdict_are_errors_in_the_mean_too() -> None:
 
 
 async def test_cases_of_one_cluster_are_drawn_together(tmp_path: Path) -> None:
-    run = await graded(tmp_path / "run", clusters=6)
-    people = meta_run(run, human=human_file(tmp_path / "p.jsonl"), draws=100)
-    assert people.criteria is not None
-    assert people.criteria.by_case is not None
-    estimates = [
-        people.criteria.people_ac1,
-        people.criteria.by_case.mean,
-        people.cases[0].pearson,
-        people.cases[0].mean,
-    ]
-    # Not every case has a score.
-    assert all(5 <= estimate.clusters <= 6 for estimate in estimates)
+    human = human_file(tmp_path / "p.jsonl")
+    intervals = []
+    for clusters in (6, None):
+        run = await graded(tmp_path / f"run {clusters}", clusters=clusters)
+        people = meta_run(run, human=human, draws=100)
+        assert people.criteria is not None
+        assert people.criteria.by_case is not None
+        estimates = [
+            people.criteria.people_ac1,
+            people.criteria.by_case.mean,
+            people.cases[0].pearson,
+            people.cases[0].mean,
+        ]
+        intervals.append([(own.low, own.high) for own in estimates])
+    for together, alone in zip(*intervals, strict=True):
+        assert together != alone
 
 
 async def test_the_command_shows_and_writes_what_it_found(

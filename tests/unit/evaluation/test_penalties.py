@@ -225,7 +225,7 @@ def test_the_command_proposes_and_changes_nothing(
         command += ["--answers", str(of_model.path)]
     before = {path: path.read_bytes() for path in snapshot.path.rglob("*.*")}
     assert run([*command, "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["calls"] == 1
+    assert json.loads(capsys.readouterr().out)["answered cases"]["calls"] == 1
     assert run([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     (proposal,) = report["proposals"]

@@ -27,7 +27,6 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
             "low": x - 0.1,
             "high": x + 0.1,
             "n": 199,
-            "clusters": 47,
             "why": "",
             **more,
         }
