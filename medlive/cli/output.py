@@ -140,6 +140,8 @@ def _plain(value: object) -> object:
         return fields_of(value)
     if isinstance(value, SimpleNamespace):
         return vars(value)
+    if isinstance(value, set):
+        return sorted(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 

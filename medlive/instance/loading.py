@@ -49,7 +49,6 @@ _VARIABLES = (
     "MEDLIVE_LOG_LEVEL",
     "MEDLIVE_LOG_FORMAT",
     "MEDLIVE_EXTRAS",
-    "MEDLIVE_DEBUG",
 )
 """The variables that stand for no setting of a section."""
 _PREFIX = "MEDLIVE_"
