@@ -49,8 +49,8 @@ def find_folder(name: str, settings: EncoderSettings) -> Path:
             return folder
     raise EvidenceUnavailable(
         f"{name} was not found in {', '.join(map(str, places))}",
-        hint=f"download it ({DOWNLOAD} NAME), put its files into {places[0]}, or do without it: --retriever bm25 to"
-        " search, --encoder none to build",
+        hint=f"download it ({DOWNLOAD} NAME), put its files into {places[0]}, or do without it:"
+        ' [evidence] retriever = "bm25" to search, --encoder none to build',
     )
 
 
