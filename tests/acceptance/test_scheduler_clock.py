@@ -9,9 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from rich.text import Text
 
-from medlive.cli.operations.schedule import step_cells
 from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.curation.circuits import PostgresCircuits
@@ -350,22 +348,3 @@ def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) 
         instance.home, instance.url, {f"{time_of}HOUR": "3", f"{time_of}WEEKDAY": "mon"}
     )
     assert "nowhere" in wrong.here("scheduler", "--once", status=2).err
-
-
-@pytest.mark.parametrize("overdue", [True, False])
-def test_what_is_overdue_is_red(overdue: bool) -> None:
-    step = {
-        "step": "queue",
-        "last": None,
-        "due": MONDAY,
-        "status": "due",
-        "why": None,
-        "retry_at": None,
-    }
-    cells = step_cells({**step, "overdue": overdue})
-    red = {
-        str(cell)
-        for cell in cells
-        if isinstance(cell, Text) and "red" in str(cell.style)
-    }
-    assert red == ({"overdue", "Mon 2026-11-16 00:00"} if overdue else set())
