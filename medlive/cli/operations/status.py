@@ -1,6 +1,5 @@
 """`medlive status`: where the threads are, what failed, what the week cost, which steps are due."""
 
-import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any
@@ -10,24 +9,12 @@ from typer import Context, Option
 
 from medlive.cli.options import ByOption
 from medlive.cli.output import Grid, Result, failed, table_of, with_instance
-from medlive.errors import UsageError
 from medlive.service.watch.status import acknowledge, read_problems, read_status
 
 from .schedule import steps_table
 
 Row = dict[str, Any]
 """What the service says of a problem or of everything, by name."""
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-
-
-def _read_duration(text: str) -> timedelta:
-    match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", text)
-    if match is None:
-        raise UsageError(
-            f"{text!r} is not a duration",
-            hint="give minutes, hours or days, as in 30m, 12h or 7d",
-        )
-    return timedelta(**{_UNITS[match.group(2)]: int(match.group(1))})
 
 
 def status(
@@ -63,9 +50,7 @@ def status(
 
 def ack(
     code: str,
-    for_: Annotated[
-        timedelta | None, Option(metavar="TIME", parser=_read_duration)
-    ] = None,
+    hours: Annotated[int | None, Option(min=1, max=100_000)] = None,
     why: str | None = None,
     by: ByOption = None,
 ) -> Result:
@@ -73,10 +58,11 @@ def ack(
 
     Args:
         code: The problem's code, as `medlive status --check` prints it.
-        for_: How long: 30m, 12h, 7d. Without it until the problem ends.
+        hours: How long; without it until the problem ends.
         why: What you know about it.
     """
-    problems = with_instance(acknowledge, code, lasts=for_, why=why, by=by)
+    lasts = None if hours is None else timedelta(hours=hours)
+    problems = with_instance(acknowledge, code, lasts=lasts, why=why, by=by)
     notes = [f"acknowledged: {problem['text']}" for problem in problems]
     return Result(problems, notes=notes)
 
