@@ -195,8 +195,6 @@ def _option(
             info = copy(info)
         info.help = info.help or meaning
         if isinstance(info, OptionInfo):
-            if "Path" in str(kind):
-                info.metavar = info.metavar or "PATH"
             # Typer takes the first name of an annotated option for its default.
             if info.default is ...:
                 spelt = name.strip("_").replace("_", "-")
