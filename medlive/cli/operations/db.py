@@ -63,8 +63,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
     settings = read_settings()
     if dry_run:
         plan = read_plan(database_url(settings))
-        migrations = [{"number": n, "what": what} for n, what in plan.migrations]
-        value = plan._asdict() | {"migrations": migrations}
+        value = plan._asdict()
         if not plan.migrations:
             return Result(value, [f"already at {plan.head}"])
         notes = []
