@@ -160,7 +160,7 @@ def test_no_key_leaves_unless_the_folder_is_named(
         grade = ("eval", "grade", run)
         done = instance.here(*grade, status=None)
         assert "config is not read" in done.err
-        assert "change roles, prices, candidates" in done.err
+        assert "change candidates, prices, roles" in done.err
         assert "medlive --config ./config" in done.err
         done = instance.here(*asked, tmp_path / "a", status=2)
         assert received == []
