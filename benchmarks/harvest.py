@@ -81,15 +81,12 @@ def forum(threads: int) -> dict[str, bytes]:
             expect=Expectation(outcome="kept", why="it is not curated"),
         )
         made.append(first)
-        site[first.path] = communities.sdn_thread_page(first, 1, 1).encode()
+        site[first.path] = communities.sdn_thread_page(first).encode()
     made.reverse()
     last = -(-threads // communities.ROWS_PER_PAGE)
     for page in range(1, last + 1):
-        rows = made[
-            (page - 1) * communities.ROWS_PER_PAGE : page * communities.ROWS_PER_PAGE
-        ]
         path = f"/forums/{BOARD}/" + (f"page-{page}" if page > 1 else "")
-        site[path] = communities.sdn_list_page(BOARD, rows, page, last, "").encode()
+        site[path] = communities.sdn_list_page(BOARD, made, page, "").encode()
     return site
 
 

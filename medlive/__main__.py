@@ -31,7 +31,7 @@ def run(arguments: list[str]) -> int:
     from . import logs
     from .cli.main import build
 
-    debug = "--debug" in arguments or os.environ.get("MEDLIVE_DEBUG") == "1"
+    debug = "--debug" in arguments
     logs.configure()
     try:
         rest = [a for a in arguments if a != "--debug"]

@@ -165,23 +165,20 @@ def report_unnamed(
     if environment.get(VARIABLE) or here in _reported or not _has_files(UNNAMED):
         return
     _reported.add(here)
-    changed, what = ["all"], "it cannot be read"
+    what = "it cannot be read"
     with suppress(ConfigError, RecursionError):
-        unread = [table for _, table in read_tables(UNNAMED, open_plain)]
-        files_of_both = list(zip(read_tables(folder), unread, strict=True))
-        changed = []
-        for name in known:
-            if any(
-                own.get(name) != other.get(name) for (_, own), other in files_of_both
-            ):
-                changed.append(name)
-        what = f"it would change {', '.join(changed)}"
-    if changed:
-        logger.warning(
-            "%s is not read, as nobody named it; %s. If you trust it: medlive --config ./config",
-            here,
-            what,
-        )
+        changed: set[str] = set()
+        tables = zip(read_tables(folder), read_tables(UNNAMED, open_plain), strict=True)
+        for (_, own), (_, other) in tables:
+            changed |= {name for name in known if own.get(name) != other.get(name)}
+        if not changed:
+            return
+        what = f"it would change {', '.join(sorted(changed))}"
+    logger.warning(
+        "%s is not read, as nobody named it; %s. If you trust it: medlive --config ./config",
+        here,
+        what,
+    )
 
 
 def _shipped() -> Path:

@@ -52,31 +52,17 @@ class _Handler(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
-def configure(
-    level: int | None = None,
-    *,
-    verbose: bool = False,
-    quiet: bool = False,
-    as_json: bool = False,
-) -> None:
+def configure(level: str = "info", *, as_json: bool = False) -> None:
     """Log to stderr; replaces what an earlier call configured.
 
     Args:
-        level: The lowest level shown, of medlive and of libraries. None: INFO of medlive, WARNING of libraries.
-        verbose: If `level` is None: medlive from DEBUG, with tracebacks, and libraries from INFO.
-        quiet: If `level` is None: only warnings and errors.
+        level: The lowest level shown of medlive: debug, with tracebacks, info, warning or error. Libraries' lines are
+            shown from warning on, or from info for debug.
         as_json: Print one JSON object per line instead of text.
     """
-    own = logging.INFO
-    libraries = logging.WARNING
-    if level is not None:
-        own = libraries = level
-    elif quiet:
-        own = logging.WARNING
-    elif verbose:
-        own = logging.DEBUG
-        libraries = logging.INFO
-    is_debug = own <= logging.DEBUG
+    own = logging.getLevelNamesMapping()[level.upper()]
+    libraries = logging.INFO if own == logging.DEBUG else max(own, logging.WARNING)
+    is_debug = own == logging.DEBUG
     shown: list[Any] = [partial(_text, traces=is_debug)]
     if as_json:
         shown = [
@@ -105,8 +91,8 @@ def configure(
     REMARKS.setLevel(own)
     # They repeat themselves for as long as the database is away, which medlive says once.
     for name in ("psycopg.pool", "procrastinate.utils"):
-        level = libraries if is_debug else logging.CRITICAL
-        logging.getLogger(name).setLevel(level)
+        lowest = libraries if is_debug else logging.CRITICAL
+        logging.getLogger(name).setLevel(lowest)
 
 
 class _Keeper(logging.Handler):

@@ -1,7 +1,5 @@
 """`medlive filter` and `curate`: filter and curate the threads that wait."""
 
-from collections.abc import Iterator
-
 from medlive.curation.model import Reason
 from medlive.errors import (
     CheckFailed,
@@ -60,14 +58,13 @@ def curate(
             on_curated=curated,
         )
         done = wait_for(work)
-    rows = list(map(list, done.funnel))
     columns = ["stage", "outcome", "reason", "threads"]
-    return Result(
-        done.as_json() | {"funnel": rows},
-        [Grid(columns, rows, "All threads so far")],
-        [*_remarks(done), *done.counts.faults],
-        _find_obstacle(done),
-    )
+    shown = [
+        Grid(["what", "count"], done.as_json().items(), "This run"),
+        Grid(columns, done.funnel, "All threads so far"),
+    ]
+    value = done.as_json() | {"funnel": done.funnel}
+    return Result(value, shown, failure=_find_obstacle(done))
 
 
 def filter_(
@@ -111,34 +108,3 @@ def _find_obstacle(done: CurationRun) -> MedliveError | None:
             hint="medlive status shows the reason; the next medlive curate tries them again",
         )
     return None
-
-
-def _remarks(done: CurationRun) -> Iterator[str]:
-    counts, spent, rescanned = done.counts, done.spent, done.rescanned
-    outcomes = [f"{n} {outcome}" for outcome, n in counts.outcomes.items()]
-    yield (
-        f"this run: {done.queued['passed']} passed the filters, {done.queued['rejected']} did not; "
-        f"{', '.join(outcomes) or 'nothing to curate'}"
-    )
-    figures = {
-        "replies replayed": counts.replayed,
-        "threads rejected as parked for too long": done.queued["parked_too_long"],
-        "ready cases read for identifiers": rescanned["cases"],
-        "ready cases that the next medlive curate reads for them": rescanned["failed"],
-        "earlier cases revised, since identifiers were removed": rescanned["redacted"],
-    }
-    for what, n in figures.items():
-        if n:
-            yield f"{what}: {n}"
-    if spent["calls"]:
-        yield _describe_spending(done)
-
-
-def _describe_spending(done: CurationRun) -> str:
-    spent = done.spent
-    money = "cost unknown: a model has no price"
-    if spent["usd"] is not None:
-        money = f"{spent['usd']:.4f} USD"
-    if spent["estimated_calls"]:
-        money += f", {spent['estimated_calls']} of the calls by an upper bound"
-    return f"spent in all: {spent['calls']} calls, {spent['tokens']} tokens, {money}"

@@ -39,12 +39,10 @@ def demo(
         api_key_env: The variable that holds the endpoint's key [OPENAI_API_KEY].
         record: Record the replies of the models here.
     """
-    if not live and any((base_url, model, api_key_env)):
-        raise UsageError("an endpoint needs --live")
-    if live and not (base_url and model):
-        raise UsageError("--live needs --base-url and --model")
     endpoint = None
-    if live:
+    if live or base_url or model or api_key_env:
+        if not (live and base_url and model):
+            raise UsageError("an endpoint needs --live, --base-url and --model")
         endpoint = RoleSettings(
             engine="openai", base_url=base_url, model=model, api_key_env=api_key_env
         )
@@ -55,24 +53,12 @@ def demo(
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint, record))
-    frozen, scores, curated = done.frozen, done.scores, done.curated
-    runs = [model.run.run.path for model in scores.models]
-    frozen_names = ("version", "cases", "criteria", "publishable")
-    names = ("new_threads", "verified_steps", "skipped_steps")
+    names = ("harvested", "new_threads", "curated", "frozen", "report")
+    runs = [model.run.run.path for model in done.scores.models]
     value = fields_of(done, names) | {
-        "harvest": {h.source: h.counts for h in done.harvested},
-        "funnel": list(map(list, curated.funnel)),
-        "calls": curated.counts.calls,
-        "replayed": curated.counts.replayed,
-        "snapshot": fields_of(frozen, frozen_names)
-        | {"already_frozen": frozen.already},
-        "scores": scores_json(scores),
-        "paths": {
-            "snapshot": frozen.path,
-            "report": done.report,
-            "runs": runs,
-            "home": settings.home,
-        },
+        "scores": scores_json(done.scores),
+        "runs": runs,
+        "home": settings.home,
     }
     shown = [*_describe(done)]
     # By its path where the shell does not find its name
@@ -80,7 +66,7 @@ def demo(
     command = f"MEDLIVE_HOME={settings.home} {program}"
     shown += [
         "",
-        f"snapshot  {frozen.path}",
+        f"snapshot  {done.frozen.path}",
         *(f"run       {path}" for path in runs),
         f"report    {done.report}",
         f"inspect   {command} status; {command} thread show SOURCE/ID",
@@ -102,17 +88,17 @@ def _describe(done: DemoResult) -> Shown:
         title += ": nothing new, every thread was here already"
     yield ""
     yield Grid(["source", *names, "problems"], rows, title)
-    rows = list(map(list, curated.funnel))
-    rows.append(["", "", "in all", sum(row.threads for row in curated.funnel)])
     columns = ["stage", "outcome", "reason", "threads"]
     yield ""
-    yield Grid(columns, rows, "Funnel: what became of each thread")
+    yield Grid(columns, curated.funnel, "Funnel: what became of each thread")
     yield ""
     state = "was frozen already" if frozen.already else "frozen"
     yield f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria."
-    yield f"Verified from its files alone: {done.verified_steps} steps passed."
-    for why in done.skipped_steps:
-        yield f"Skipped: {why}."
+    skipped = done.verified.skipped
+    passed = len(done.verified.steps) - len(skipped)
+    yield f"Verified from its files alone: {passed} steps passed."
+    for step in skipped:
+        yield f"Skipped: {step.why}."
     if not frozen.publishable:
         yield f"Not publishable: {'; '.join(frozen.why_not)}."
     yield ""

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -17,18 +16,17 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
 from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.manifest import IndexManifest, RerankerEntry, read_manifest
-from medlive.evidence.passage import Hit
+from medlive.evidence.passage import Hit, Phrases
 from medlive.evidence.plan import plan_index
 from medlive.instance.loading import read_settings
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.curation.parking import find_gaps
 from medlive.service.wiring import open_online
 
-from .options import DayOption, option_group
+from .options import option_group
 from .output import (
     Grid,
     Result,
-    fields_of,
     progress,
     say,
     table_of,
@@ -106,15 +104,8 @@ def index_folder(folder: Path | None) -> Path:
     return folder or index_path(read_settings())
 
 
-RetrieverOption = Annotated[
-    Literal["bm25", "dense", "hybrid"] | None,
-    Option("--retriever", help="Default: as configured or the index's."),
-]
-
-
 def build(
     corpora: list[Path],
-    corpus_kind: str | None = None,
     name: str | None = None,
     *,
     building: Building,
@@ -124,17 +115,11 @@ def build(
 
     Args:
         corpora: Archives, files or folders; docs/evidence.md lists the kinds.
-        corpus_kind: The corpora's kind [recognised].
         name: The corpus's name [its own].
         fresh: Forget corpora that the index already holds.
     """
-    if name is not None and len(corpora) > 1:
-        raise UsageError(
-            "--name is for one corpus",
-            hint="build them one after the other, each with its name",
-        )
     read_settings()  # They name the folder of plugins
-    opened = [open_corpus(path, corpus_kind, name) for path in corpora]
+    opened = [open_corpus(path, name=name) for path in corpora]
     return build_corpora(opened, building, fresh=fresh)
 
 
@@ -148,8 +133,6 @@ def search(
     phrases: Annotated[list[str], Argument(metavar="PHRASE...")],
     k: Annotated[int, Option("-k", min=1, max=100)] = 5,
     index: IndexOption = None,
-    not_after: DayOption = None,
-    retriever: RetrieverOption = None,
     online: bool = False,
 ) -> Result:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them.
@@ -157,52 +140,32 @@ def search(
     Args:
         phrases: What to look for; several are fused.
         k: How many passages.
-        not_after: Latest day of publication.
         online: Ask the services of [evidence] online as well, as curation does.
     """
-    day = not_after and not_after.date()
+    query = tuple(phrases)
     if online:
-        if index or retriever:
+        if index:
             raise UsageError(
-                "--online searches as curation does, with the configured index and retriever",
-                hint="leave out --index and --retriever",
+                "--online searches as curation does, with the configured index",
+                hint="leave out --index",
             )
-        hits = with_instance(_search_online, phrases, k=k, day=day)
-        return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
+        hits = with_instance(_search_online, query, k)
+        return Result({"hits": hits}, [_hits_table(hits)])
     folder = index_folder(index)
     settings = read_settings()
     opened = open_index(
         folder,
         settings=encoder_settings(settings),
-        retriever=retriever or settings.evidence.retriever,
+        retriever=settings.evidence.retriever,
     )
-    query = tuple(phrases)
-    (hits,) = wait_for(opened.search([query], k=k, not_after=day))
-    manifest = read_manifest(folder)
-    value = fields_of(opened.identity, ("retriever", "dense", "index_digest")) | {
-        "reason": manifest.reason,
-        "hits": list(map(_hit_as_json, hits)),
-    }
-    note = manifest.describe(opened.identity.retriever)
+    (hits,) = wait_for(opened.search([query], k=k))
+    value = {"index": opened.identity, "hits": hits}
+    note = read_manifest(folder).describe(opened.identity.retriever)
     return Result(value, [_hits_table(hits)], [note])
 
 
-def _hit_as_json(hit: Hit) -> dict[str, object]:
-    return {
-        "rank": hit.rank,
-        "score": hit.score,
-        "found_by": hit.sides,
-        **fields_of(hit.passage),
-    }
-
-
 async def _search_online(
-    database: Database,
-    settings: Settings,
-    phrases: Sequence[str],
-    *,
-    k: int,
-    day: date | None,
+    database: Database, settings: Settings, query: Phrases, k: int
 ) -> list[Hit]:
     """Return what curation would find, with the answers that it has stored."""
     retriever = open_online(settings, database)
@@ -212,11 +175,7 @@ async def _search_online(
             hint='set [evidence] online = ["pubmed", "europepmc"]',
         )
     async with aclosing(retriever):
-        (hits,) = await retriever.search(
-            [tuple(phrases)],
-            k=k,
-            not_after=day,
-        )
+        (hits,) = await retriever.search([query], k=k)
     return hits
 
 
@@ -267,11 +226,10 @@ def models(
             "models": model.names,
             "endpoint": model.base_url or None,
             "reads": list(model.languages) or ["every language"],
-            "usable": problem is None,
             "problem": problem,
         }
         rows.append(row)
-    columns = ["encoder", "models", "reads", "usable", "problem"]
+    columns = ["encoder", "models", "reads", "problem"]
     return Result({"encoders": rows}, [table_of(rows, columns)])
 
 
@@ -281,13 +239,9 @@ def gaps() -> Result:
     With what was searched for and the nearest passage. Terms are those of the code books; a search phrase
     without any is listed as it is.
     """
-    missing = with_instance(find_gaps)
-    rows = []
-    for gap in missing:
-        nearest = gap.nearest and f"{gap.nearest}\n{gap.nearest_title}"
-        rows.append([gap.kind, gap.name, len(gap.threads), gap.searched, nearest])
-    columns = ["kind", "subject", "parked threads", "searched for", "nearest passage"]
+    rows = [gap.as_json() for gap in with_instance(find_gaps)]
     note = "no thread is parked for want of evidence"
-    if missing:
+    if rows:
         note = "medlive evidence fetch and build add to the library; then curate"
-    return Result(missing, [Grid(columns, rows)], [note])
+    names = ("kind", "name", "parked_threads", "searched", "nearest", "nearest_title")
+    return Result(rows, [table_of(rows, names)], [note])

@@ -32,7 +32,6 @@ from .options import DryRunOption
 from .output import (
     Result,
     fields_of,
-    first_of,
     list_result,
     progress,
     say,
@@ -48,8 +47,16 @@ _SOURCE = (
     "licence",
     "recommended",
 )
-_PLAN = ("name", "to_fetch", "listed", "bytes", "checksums", "licence")
-_OUTCOME = ("name", "fetched", "bytes", "files", "removed", "failures")
+_SHOWN = (
+    "name",
+    "listed",
+    "to_fetch",
+    "download_bytes",
+    "fetched",
+    "failures",
+    "checksums",
+    "licence",
+)
 
 Task = tuple[Source, Path, Selection]
 """A corpus to fetch, its folder, and what is chosen of it."""
@@ -92,48 +99,28 @@ def fetch(
     tasks = _tasks(names or [], recommended, types)
     contact = read_settings().harvest.get("contact") or None
     fetches = [wait_for(_fetch(task, contact, dry_run)) for task in tasks]
-    if dry_run:
-        rows = []
-        for plan in fetches:
-            shown = ("name", "address", "licence", "checksums")
-            row = fields_of(plan.source, shown) | {
-                "selection": plan.ledger.selection,
-                "listed": plan.listed,
-                "to_fetch": len(plan.wanted),
-                "no_longer_listed": len(plan.gone),
-                "bytes": plan.download_bytes,
-                "folder": plan.folder,
-            }
-            rows.append(row)
-        download = sum(plan.download_bytes for plan in fetches)
-        title = f"{download / 1e6:,.1f} MB to download"
-        return Result(rows, [table_of(rows, _PLAN, title)])
-    fetched = []
+    rows = []
     failures: list[str] = []
     for done in fetches:
-        ledger = done.ledger
-        names_kept = ("fetched", "absent", "removed", "failures")
-        row = fields_of(done, names_kept) | {
-            "name": ledger.source,
-            "files": len(ledger.files),
-            "bytes": done.fetched_bytes,
-            "complete": ledger.complete,
-            "digest": ledger.digest,
-        }
-        fetched.append(row)
+        row = fields_of(done.source, ("name", "address", "licence", "checksums"))
+        row |= fields_of(done.ledger, ("selection", "complete", "digest"))
+        counts = ("listed", "download_bytes", "fetched", "fetched_bytes")
+        row |= fields_of(done, (*counts, "absent", "gone", "failures"))
+        rows.append(row | {"to_fetch": len(done.wanted)})
         failures += done.failures
     failure = None
     if failures:
         failure = FetchFailed(
-            "; ".join(first_of(failures, 1)),
+            f"{failures[0]}; files that could not be fetched: {len(failures)}",
             hint="what was fetched is kept; run the same command again, and it fetches what is missing",
         )
     built = Result(None)
-    if not no_build and (corpora := _new_corpora(fetches, building.folder)):
+    is_built = not dry_run and not no_build
+    if is_built and (corpora := _new_corpora(fetches, building.folder)):
         built = build_corpora(corpora, building, fresh=False)
     return Result(
-        {"fetched": fetched, "index": built.value},
-        [table_of(fetched, _OUTCOME), *built.shown],
+        {"fetched": rows, "index": built.value},
+        [table_of(rows, _SHOWN), *built.shown],
         built.notes,
         failure,
     )
@@ -172,16 +159,11 @@ async def _fetch(task: Task, contact: str | None, dry_run: bool) -> Fetch:
         contact, source.hosts, source.pause_s, named=source.mirrored
     ) as client:
         plan = await make_plan(*task, client)
-        if dry_run:
-            return plan
         files = f"{len(plan.wanted)} of {plan.listed} files"
         say(f"{name}: {files}, {plan.download_bytes / 1e6:,.1f} MB")
-        with progress(f"{name}, bytes") as tick:
-            await run_plan(plan, client, tick)
-    for failure in plan.failures:
-        say(f"{name}: {failure}")
-    if absent := plan.absent:
-        say(f"{name}: {len(absent)} listed files do not exist, {absent[0]} first")
+        if not dry_run:
+            with progress(f"{name}, bytes") as tick:
+                await run_plan(plan, client, tick)
     return plan
 
 

@@ -10,10 +10,11 @@ from rich.text import Text
 Rows = Sequence[Sequence[Text]]
 """A table's rows, the first of which holds the columns' names."""
 
-_AT_SPACES = re.compile(
+_LINES = re.compile("\n")
+_WORDS = re.compile(
     r"(?<=\s)(?=\S)|(?<=[\u3001-\u30ff\u4e00-\u9fff\uff01-\uff60])(?=[\u3040-\u30ff\u4e00-\u9fff])"
 )
-"""Spaces, and between the characters of scripts that have none."""
+"""Ends of words: spaces, and between the characters of scripts that have none."""
 
 
 def fit_table(rows: Rows, width: int) -> Table:
@@ -22,41 +23,35 @@ def fit_table(rows: Rows, width: int) -> Table:
     Lines end at spaces, Chinese anywhere. Where that is not enough, each value has a line of its own beside its
     column's name, and only what is longer than that line is cut.
     """
-    widths = _fit(rows, width)
-    has_head = widths is not None or len(rows) == 1
-    if not has_head:
-        names, *cells = rows
-        rows = []
-        for row in cells:
-            rows += [*zip(names, row, strict=True), (Text(), Text())]
-        rows.pop()
-        half = width // 2
-        wanted = max(name.cell_len for name in names)
-        widths = [min(wanted, half), width - half - 3]
-    table = Table(show_edge=False, pad_edge=False, show_header=has_head)
-    for place, name in enumerate(rows[0]):
-        table.add_column(name, overflow="fold", width=widths[place] if widths else None)
-    for row in rows[1:] if has_head else rows:
+    columns = list(zip(*rows, strict=True))
+    room = width - 3 * (len(columns) - 1)
+    widths = [_longest(_LINES, column) for column in columns]
+    least = [_longest(_WORDS, column) for column in columns]
+    if sum(least) > room:
+        return _one_value_a_line(rows)
+    while sum(widths) > room:
+        slack = [have - need for have, need in zip(widths, least, strict=True)]
+        widths[slack.index(max(slack))] -= 1
+    table = Table(show_edge=False, pad_edge=False)
+    for name, size in zip(rows[0], widths, strict=True):
+        table.add_column(name, overflow="fold", width=size)
+    for row in rows[1:]:
         table.add_row(*row)
     return table
 
 
-def _fit(rows: Rows, width: int) -> list[int] | None:
-    """The widths by which all columns fit beside each other, none where they fit anyway; None: a word would be cut."""
-    columns = list(zip(*rows, strict=True))
-    room = width - 3 * (len(columns) - 1)
-    widths = [max(cell.cell_len for cell in column) for column in columns]
-    if sum(widths) <= room:
-        return []
-    least = []
-    for column in columns:
-        words = [word for cell in column for word in _AT_SPACES.split(cell.plain)]
-        least.append(max(cell_len(word.rstrip()) for word in words))
-    if sum(least) > room:
-        return None
-    while sum(widths) > room:
-        slack = []
-        for have, need in zip(widths, least, strict=True):
-            slack.append(have if have > need else 0)
-        widths[slack.index(max(slack))] -= 1
-    return widths
+def _longest(ends: re.Pattern[str], cells: Sequence[Text]) -> int:
+    parts = [part for cell in cells for part in ends.split(cell.plain)]
+    return max(cell_len(part.rstrip()) for part in parts)
+
+
+def _one_value_a_line(rows: Rows) -> Table:
+    table = Table(show_edge=False, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    names, *records = rows
+    for record in records:
+        for name, cell in zip(names, record, strict=True):
+            table.add_row(name, cell)
+        table.add_section()
+    return table

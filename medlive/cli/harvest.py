@@ -94,12 +94,8 @@ def harvest(
         plan = []
         for name, site in wanted.items():
             requests = site.listing_requests()
-            row = {
-                "source": name,
-                "user_agent": fetching.user_agent,
-                "lists": [request.url for request in requests],
-            }
-            plan.append(row)
+            lists = [request.url for request in requests]
+            plan.append({"source": name, "lists": lists})
         table = table_of(plan, ("source", "lists"))
         return Result(plan, [table], [f"as {fetching.user_agent}"])
     if fetching.contact is None and not fetching.allow_loopback:
@@ -115,16 +111,14 @@ def _describe_harvests(
     wanted: Wanted, ended: list[HarvestResult | BaseException]
 ) -> Result:
     notes: list[str] = []
-    value, rows, given_up, broken = [], [], [], []
+    results, rows, given_up, broken = [], [], [], []
     for name, result in zip(wanted, ended, strict=True):
         if isinstance(result, BaseException):
             broken.append(result)
             result = HarvestResult(name, iso_week(now()), failed=describe(result))
-        share = result.not_modified_share
-        value.append(fields_of(result) | {"not_modified_share": share})
+        results.append(result)
         counts = [result.counts[column] for column in COLUMNS]
-        percent = None if share is None else f"{share:.0%}"
-        rows.append([name, *counts, percent, len(result.problems)])
+        rows.append([name, *counts, len(result.problems)])
         notes += _notes(result)
         if result.quarantined:
             given_up.append(f"{name}: quarantined: {result.quarantined}")
@@ -136,8 +130,8 @@ def _describe_harvests(
         # A fault of medlive itself, which has no status of its own, before what an operator can mend.
         failure = max(broken, key=lambda error: getattr(error, "exit_status", 100))
         notes += given_up
-    table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
-    return Result(value, [table], notes, failure)
+    table = Grid(["source", *COLUMNS, "problems"], rows)
+    return Result(results, [table], notes, failure)
 
 
 async def _harvest(
@@ -186,9 +180,10 @@ def import_(
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
     key = handle_key(read_settings())
     notes: list[str] = []
-    value, rows, refused = [], [], []
+    rows, refused = [], []
     for file in files:
-        with progress(f"import {file.name}") as tick:
+        name = file.name
+        with progress(f"import {name}") as tick:
             counts, problems = with_database(
                 import_file,
                 file,
@@ -196,24 +191,16 @@ def import_(
                 handle_key=key,
                 tick=tick,
             )
-        name = file.name
-        rows.append([name, *(counts[column] for column in columns)])
-        value.append({"file": file, **counts, "lines": problems})
-        if not counts.total():
-            notes.append(f"{name} holds no threads: nothing was imported")
-        elif counts.total() == len(problems):
+        row = {column: counts[column] for column in columns}
+        rows.append({"file": name, **row, "lines": problems})
+        if counts.total() == len(problems):
             refused.append(f"no line of {name} became a thread")
         lines = []
         for problem in problems:
             what = f"{problem.reason}: {problem.detail}"
             lines.append(f"{name}:{problem.line}: {what}")
         notes += first_of(lines, SHOWN_PROBLEMS)
-    return Result(
-        value,
-        [Grid(["file", *columns], rows)],
-        notes,
-        failed(refused),
-    )
+    return Result(rows, [table_of(rows, ("file", *columns))], notes, failed(refused))
 
 
 def list_() -> Result:
@@ -264,10 +251,9 @@ def _health_tables(sources: list[dict[str, Any]]) -> Iterator[Grid]:
     rows = []
     for source in sources:
         info = source["info"]
-        read_at = source["last_done_at"] or "never"
-        faults = len(source["faults"])
-        rows.append([info.name, info.last_run, info.last_outcome, read_at, faults])
-    columns = ["source", "last week", "outcome", "read to its end", "faults"]
+        outcome = [info.last_run, info.last_outcome, source["last_done_at"]]
+        rows.append([info.name, *outcome])
+    columns = ["source", "last week", "outcome", "read to its end"]
     yield Grid(columns, rows)
     for source in sources:
         names = ("name", "value", "median", "n", "collapsed")
@@ -327,21 +313,12 @@ def reparse(sources: SourcesArgument = None) -> Result:
     )
     notes: list[str] = []
     problems: list[str] = []
-    value, rows = [], []
-    ends = sorted({"unchanged", "new", "revised"}.union(*(own.counts for own in done)))
     for result in done:
-        damaged = sorted(result.damaged)
-        rows.append([result.source, *(result.counts[end] for end in ends)])
-        for problem in result.problems:
-            notes.append(f"{result.source}/{': '.join(problem.values())}")
-        value.append(fields_of(result) | {"damaged": damaged})
+        notes += result.problems
         if result.busy:
             problems.append(f"{result.source} is being harvested")
-        problems += [f"{path} is damaged or missing" for path in damaged]
+        for path in sorted(result.damaged):
+            problems.append(f"{path} is damaged or missing")
     hint = "restore damaged files from a backup, then reparse again"
-    return Result(
-        value,
-        [Grid(["source", *ends], rows)],
-        notes,
-        failed(problems, hint),
-    )
+    shown = [table_of(done, ("source", "counts"))]
+    return Result(done, shown, notes, failed(problems, hint))

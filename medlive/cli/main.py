@@ -3,7 +3,6 @@
 import builtins
 import importlib
 import keyword
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -275,12 +274,10 @@ def _root(
     *,
     config: Annotated[Path | None, Option(metavar="FOLDER")] = None,
     version: Annotated[bool, Option(callback=_version, is_eager=True)] = False,
-    verbose: Annotated[bool, Option("--verbose", "-v")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q")] = False,
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"] | None,
+        Literal["debug", "info", "warning", "error"],
         Option(envvar="MEDLIVE_LOG_LEVEL"),
-    ] = None,
+    ] = "info",
     log_format: Annotated[
         Literal["text", "json"], Option(envvar="MEDLIVE_LOG_FORMAT")
     ] = "text",
@@ -290,14 +287,9 @@ def _root(
     Args:
         config: The folder of the settings [MEDLIVE_CONFIG].
         version: Print the version.
-        verbose: Log details and libraries' INFO lines.
-        quiet: Log only warnings and errors.
         log_level: The lowest level that is logged.
         log_format: Of stderr.
     """
     if config:
         os.environ["MEDLIVE_CONFIG"] = str(config)
-    level = None
-    if log_level:
-        level = logging.getLevelNamesMapping()[log_level.upper()]
-    logs.configure(level, verbose=verbose, quiet=quiet, as_json=log_format == "json")
+    logs.configure(log_level, as_json=log_format == "json")

@@ -194,14 +194,11 @@ def _option(
             kind, info = get_args(kind)
             info = copy(info)
         info.help = info.help or meaning
-        if isinstance(info, OptionInfo):
-            if "Path" in str(kind):
-                info.metavar = info.metavar or "PATH"
-            # Typer takes the first name of an annotated option for its default.
-            if info.default is ...:
-                spelt = name.strip("_").replace("_", "-")
-                off = f"/--no-{spelt}" if default is True else ""
-                info.param_decls = (f"--{spelt}{off}",)
+        # Typer takes the first name of an annotated option for its default.
+        if isinstance(info, OptionInfo) and info.default is ...:
+            spelt = name.strip("_").replace("_", "-")
+            off = f"/--no-{spelt}" if default is True else ""
+            info.param_decls = (f"--{spelt}{off}",)
         kind = Annotated[kind, info]
     return inspect.Parameter(name, KEYWORD_ONLY, default=default, annotation=kind)
 

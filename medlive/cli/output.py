@@ -59,7 +59,7 @@ COLLECT_AT = (20_000, 20, 20)
 """The collector's thresholds while a command does its work."""
 
 _MOST_FINDINGS = 5
-"""Faults of a step that a table names; --json has more."""
+"""Faults of a step that a table has; --json has more."""
 TRUST = {
     "not signed": "Unsigned: its origin cannot be verified; whoever changed it could have updated every digest.",
     "integrity": "Signed with the key that it names itself, which proves integrity, not origin; give --public-key.",
@@ -140,6 +140,8 @@ def _plain(value: object) -> object:
         return fields_of(value)
     if isinstance(value, SimpleNamespace):
         return vars(value)
+    if isinstance(value, set):
+        return sorted(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
@@ -254,7 +256,8 @@ def _cell(cell: object) -> Text:
         case float():
             text = str(round(cell, 4))
         case dict():
-            text = "\n".join(f"{name} {part}" for name, part in cell.items())
+            parts = [f"{name} {_cell(part).plain}" for name, part in cell.items()]
+            text = "\n".join(parts)
         case list() | tuple():
             text = "\n".join(map(str, cell))
         case _ if hasattr(cell, "low") and hasattr(cell, "why"):
@@ -264,14 +267,10 @@ def _cell(cell: object) -> Text:
     return Text(printable_lines(text))
 
 
-def first_of(
-    notes: Sequence[str],
-    most: int,
-    of_all: int | None = None,
-) -> list[str]:
-    """At most so many notes, and how many more there are; `of_all`: where they are the first of more."""
+def first_of(notes: Sequence[str], most: int) -> list[str]:
+    """At most so many notes, and how many more there are."""
     shown = list(notes[:most])
-    if (more := (of_all or len(notes)) - len(shown)) > 0:
+    if (more := len(notes) - len(shown)) > 0:
         shown.append(f"and {more} more")
     return shown
 
@@ -321,11 +320,10 @@ def describe_report(report: "Report", names: Sequence[str]) -> Result:
     """
     rows = []
     for step in report.steps:
-        findings = first_of([*map(str, step.findings)], _MOST_FINDINGS, step.faults)
-        why = "; ".join(findings) or step.why or None
-        rows.append([step.number, step.name, step.state, why])
+        findings = step.findings[:_MOST_FINDINGS] or step.why or None
+        rows.append([step.number, step.name, step.state, step.faults, findings])
     value = fields_of(report, ("path", "ok", "complete", "trust", "steps", *names))
-    shown = [Grid(["step", "what", "state", "finding"], rows)]
+    shown = [Grid(["step", "what", "state", "faults", "finding"], rows)]
     if not report.ok:
         failure = CheckFailed(f"{report.path.name} does not verify")
         return Result(value, shown, failure=failure)

@@ -18,7 +18,7 @@ from medlive.site.pages import site_files
 from medlive.site.read import BUNDLES, Inputs, read_content
 
 from .options import PublicKeysOption
-from .output import Result, with_session
+from .output import Result, table_of, with_session
 
 if TYPE_CHECKING:
     from medlive.web.site import Evaluation
@@ -68,27 +68,22 @@ def build(
         address = f"{address.rstrip('/')}/"
     files = site_files(content, downloads=address)
     write_site(files, out)
-    size = sum(map(len, files.values()))
     fix_hard(inputs.hard_file, files[f"data/{HARD}"])
     notes = [f"left out: {name}: {why}" for name, why in content.left_out]
     for why in content.not_publishable:
         notes.append(f"not publishable, as every page says: {why}")
-    counts = {
+    value = {
+        "folder": out,
         "snapshots": len(content.weeks),
         "cases": len(content.cases),
         "boards": len(content.boards),
         "models": sum(len(board.models) for board in content.boards),
-    }
-    value = {
-        "folder": out,
-        "bytes": size,
-        **counts,
+        "bytes": sum(map(len, files.values())),
         "left_out": content.left_out,
         "not_publishable": content.not_publishable,
     }
-    parts = [f"{n} {name}" for name, n in counts.items()]
-    text = f"{out}: {', '.join(parts)}; {size:,} bytes"
-    return Result(value, [text], notes)
+    counts = ("folder", "snapshots", "cases", "boards", "models", "bytes")
+    return Result(value, [table_of([value], counts)], notes)
 
 
 def served_evaluation(

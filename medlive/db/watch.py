@@ -64,21 +64,23 @@ async def acknowledge(
     code: str,
     *,
     patience: timedelta,
+    lasts: timedelta | None = None,
     why: str | None = None,
     by: str | None = None,
 ) -> list[OpenProblemRow]:
-    """Take on every open problem of a code: no message is sent about it until it ends.
+    """Take on every open problem of a code: no message is sent about it until it ends, or `lasts` is over.
 
     Those not seen for `patience` have ended, which is left to whoever says so. Returns them. Raises UsageError when
     no problem of this code is open.
     """
     moment = await read_clock(session)
+    until = None if lasts is None else moment + lasts
     taken_on = []
     # Locked in the order in which the scheduler writes them, and only those of this code: others need not wait.
     own = 'WHERE code = :code ORDER BY subject COLLATE "C" FOR UPDATE'
     for problem in await session.rows(OpenProblemRow, own, code=code):
         if moment - problem.seen_at < patience:
-            problem.acknowledged_at = moment
+            problem.acknowledged_at, problem.acknowledged_until = moment, until
             problem.acknowledged_by, problem.acknowledged_why = by, why
             taken_on.append(problem)
     if not taken_on:
@@ -93,6 +95,7 @@ async def acknowledge(
         why,
         by=by,
         subjects=[problem.subject for problem in taken_on],
+        until=until and until.isoformat(),
     )
     return taken_on
 

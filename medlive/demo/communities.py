@@ -1,19 +1,17 @@
 """Four sample communities on loopback, over real HTTP.
 
-Each has its own port, robots.txt, lists in pages of ten, validators (ETag, Last-Modified) and 304. The pages of each
+Each has its own port, robots.txt, lists in pages of ten, ETags and 304. The pages of each
 site are made in its own shapes (docs/builders/sites.md) by `templates/`, escaped.
 """
 
 import hashlib
 import json
-import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from email.utils import format_datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 from starlette.applications import Starlette
@@ -23,19 +21,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from medlive import clock
 from medlive.guard.serving import serve_app
 from medlive.text.html import environment
 
 from .samples import SITES, SampleMessage, SampleThread, Site
 
-Row = TypeVar("Row")
 TOKEN = "demo-visitor"
 ROBOTS = "User-agent: *\nDisallow: /user/\nDisallow: /members/\nDisallow: /p/\nDisallow: /search/\n"
-PIXEL = bytes.fromhex(
-    "47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b"
-)
-"""A transparent GIF of one pixel, the body of every sample image."""
 OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
 """The sort key of an undated thread."""
 
@@ -93,13 +85,8 @@ async def serve_communities(
     async with AsyncExitStack() as stack:
         for offset, site in enumerate(SITES):
             community = Community([t for t in threads if t.site == site])
-            routes = [
-                Route("/robots.txt", lambda request: PlainTextResponse(ROBOTS)),
-                Route(
-                    "/img/{name}",
-                    lambda request: Response(PIXEL, media_type="image/gif"),
-                ),
-            ]
+            robots = Route("/robots.txt", lambda request: PlainTextResponse(ROBOTS))
+            routes = [robots]
             for path, show in ROUTES[site].items():
                 methods = ["POST"] if path.endswith("list") else ["GET"]
                 routes.append(Route(path, partial(show, community), methods=methods))
@@ -112,50 +99,35 @@ async def serve_communities(
         yield communities
 
 
-def respond(
-    request: Request,
-    page: str,
-    *,
-    charset: str = "utf-8",
-    modified: datetime | None = None,
-) -> Response:
+def respond(request: Request, page: str, *, charset: str = "utf-8") -> Response:
     """Respond with the page, or with 304 if the client has it.
 
     A page in another encoding than UTF-8 declares it in its own head only, as on old servers.
     """
     body = page.encode(charset)
-    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    kind = "text/html; charset=utf-8" if charset == "utf-8" else "text/html"
-    headers = {"ETag": tag, "Content-Type": kind}
-    # Last-Modified must not be in the future (RFC 9110, 8.8.2.1).
-    if modified and modified <= clock.now():
-        headers["Last-Modified"] = format_datetime(modified.astimezone(UTC), True)
-    tags = request.headers.get("If-None-Match")
-    if tags is not None and tag in tags.replace(" ", "").split(","):
-        del headers["Content-Type"]
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"'}
+    if request.headers.get("If-None-Match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
+    declared = "; charset=utf-8" if charset == "utf-8" else ""
+    headers["Content-Type"] = f"text/html{declared}"
     return Response(body, headers=headers)
 
 
-def page_number(text: object) -> int:
-    """Parse a page number from 1; raises 404 for anything else."""
-    if text is None:
-        return 1
-    if not re.fullmatch("[0-9]{1,5}", str(text)) or int(str(text)) < 1:
-        raise HTTPException(404)
-    return int(str(text))
+class Page(NamedTuple):
+    """A page of a list or of a thread."""
+
+    rows: Sequence[Any]
+    number: int
+    last: int
 
 
-def page_of(
-    rows: Sequence[Row],
-    page: int,
-    size: int,
-) -> tuple[Sequence[Row], int]:
-    """The rows of a page, and the number of pages; raises 404 beyond the last."""
+def page_of(rows: Sequence[Any], number: str | int | None, size: int) -> Page:
+    """A page by its number, the first without one; raises 404 for one that is not there."""
+    place = int(number or 1)
     last = max(1, -(-len(rows) // size))
-    if page > last:
+    if not 1 <= place <= last:
         raise HTTPException(404)
-    return rows[(page - 1) * size : page * size], last
+    return Page(rows[(place - 1) * size : place * size], place, last)
 
 
 def _dialog(message: SampleMessage, thread: SampleThread) -> Markup:
@@ -188,26 +160,18 @@ def icliniq_thread(thread: SampleThread) -> str:
 
 
 def sdn_list_page(
-    board: str, threads: Sequence[SampleThread], page: int, last: int, query: str
+    board: str, threads: Sequence[SampleThread], number: str | int | None, query: str
 ) -> str:
-    """A board's list of threads, page `page` (from 1) of `last`; `query` is kept in the paging links."""
-    return render(
-        "sdn_list.html", title=board, threads=threads, page=page, last=last, query=query
-    )
+    """A page of a board's list of threads; `query` is kept in the paging links."""
+    page = page_of(threads, number, ROWS_PER_PAGE)
+    return render("sdn_list.html", title=board, page=page, query=query)
 
 
-def sdn_thread_page(thread: SampleThread, page: int, last: int) -> str:
-    """Page `page` (from 1) of `last` of a thread."""
-    start = (page - 1) * POSTS_PER_PAGE
-    posts = list(enumerate(thread.messages))[start : start + POSTS_PER_PAGE]
-    return render(
-        "sdn_thread.html",
-        title=thread.title,
-        thread=thread,
-        posts=posts,
-        page=page,
-        last=last,
-    )
+def sdn_thread_page(thread: SampleThread, number: str | int | None = None) -> str:
+    """A page of a thread, the first without a number."""
+    posts = list(enumerate(thread.messages))
+    page = page_of(posts, number, POSTS_PER_PAGE)
+    return render("sdn_thread.html", title=thread.title, thread=thread, page=page)
 
 
 def dxy_thread(thread: SampleThread) -> str:
@@ -278,20 +242,10 @@ async def icliniq_list(community: Community, request: Request) -> Response:
     """All questions, or those of a topic."""
     topic = request.path_params.get("topic")
     threads = community.threads if topic is None else community.on_board(topic)
-    page = page_number(request.query_params.get("page"))
-    rows, last = page_of(threads, page, ROWS_PER_PAGE)
+    page = page_of(threads, request.query_params.get("page"), ROWS_PER_PAGE)
     title = "Questions and answers"
-    return respond(
-        request,
-        render(
-            "icliniq_list.html",
-            title=title,
-            threads=rows,
-            path=request.url.path,
-            page=page,
-            last=last,
-        ),
-    )
+    text = render("icliniq_list.html", title=title, path=request.url.path, page=page)
+    return respond(request, text)
 
 
 async def sdn_list(community: Community, request: Request) -> Response:
@@ -300,27 +254,24 @@ async def sdn_list(community: Community, request: Request) -> Response:
     threads = community.on_board(board)
     if request.query_params.get("order") != "post_date":
         threads.sort(key=lambda thread: thread.last_post or OLDEST, reverse=True)
-    page = page_number(request.path_params.get("page"))
-    rows, last = page_of(threads, page, ROWS_PER_PAGE)
     query = f"?{request.url.query}" if request.url.query else ""
-    return respond(request, sdn_list_page(board, rows, page, last, query))
+    number = request.path_params.get("page")
+    return respond(request, sdn_list_page(board, threads, number, query))
 
 
 async def sdn_thread(community: Community, request: Request) -> Response:
     """A page of a thread."""
     thread = community.thread_at(f"/threads/{request.path_params['slug']}/")
-    page = page_number(request.path_params.get("page"))
-    _, last = page_of(thread.messages, page, POSTS_PER_PAGE)
-    text = sdn_thread_page(thread, page, last)
-    return respond(request, text, modified=thread.last_post)
+    text = sdn_thread_page(thread, request.path_params.get("page"))
+    return respond(request, text)
 
 
 async def dxy_list(community: Community, request: Request) -> Response:
     """A section's questions."""
     section = request.path_params["section"]
-    page = page_number(request.query_params.get("page_index"))
-    rows, last = page_of(community.on_board(section), page, ROWS_PER_PAGE)
-    text = render("dxy_list.html", title=section, threads=rows, page=page, last=last)
+    number = request.query_params.get("page_index")
+    page = page_of(community.on_board(section), number, ROWS_PER_PAGE)
+    text = render("dxy_list.html", title=section, page=page)
     return respond(request, text)
 
 
@@ -335,8 +286,8 @@ async def medlive_list(community: Community, request: Request) -> Response:
     if form.get("_token") != TOKEN:
         raise HTTPException(403, "token missing")
     threads = community.on_board(str(form.get("branch", "")))
-    width = page_number(form.get("size", ""))
-    start = (page_number(form.get("page", "")) - 1) * width
+    width = int(str(form["size"]))
+    start = (int(str(form["page"])) - 1) * width
     rows = []
     for thread in threads[start : start + width]:
         posted = thread.posted_at
@@ -359,8 +310,7 @@ async def whole_thread(
 ) -> Response:
     """A thread on one page."""
     thread = community.thread_at(request.url.path)
-    text = page_of_thread(thread)
-    return respond(request, text, charset=thread.charset, modified=thread.last_post)
+    return respond(request, page_of_thread(thread), charset=thread.charset)
 
 
 ROUTES: Mapping[

@@ -31,6 +31,7 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.instance.opening import build_engine, open_endpoint, serve_rules
 from medlive.instance.paths import index_path, report_path, runs_path
+from medlive.integrity.checks import Report
 from medlive.integrity.digest import digest_json
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.recorded import Recording, save_recording
@@ -64,8 +65,7 @@ class DemoResult:
     harvested: Sequence[HarvestResult]
     curated: CurationRun
     frozen: FreezeResult
-    verified_steps: int  # Verification steps that passed
-    skipped_steps: tuple[str, ...]  # Why each of the others was skipped
+    verified: Report
     scores: ScoreTable
     report: Path
     is_recorded: bool  # Whether the recording answered for a role
@@ -159,13 +159,11 @@ async def run_demo(
             save_recording(recording, record_to)
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
-    skipped = tuple(step.why for step in verified.skipped)
     return DemoResult(
         harvested=harvested,
         curated=curated,
         frozen=frozen,
-        verified_steps=len(verified.steps) - len(skipped),
-        skipped_steps=skipped,
+        verified=verified,
         scores=scores,
         report=report,
         is_recorded=RECORDED in models,
@@ -236,37 +234,25 @@ async def _evaluate(settings: Settings, frozen: FreezeResult) -> ScoreTable:
             graded.append(load_graded(folder, judge=grader.identity.model))
     # Rules stand in for models here, and the demo says so.
     scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
-    await _record(settings, scores)
-    for run in graded:
-        files = make_bundle(run, allow=[Allow.NOT_PUBLISHABLE])
-        place = settings.home / BUNDLES / f"{run.run.path.name}.zip"
+    for model in scores.models:
+        files = make_bundle(model.run, allow=[Allow.NOT_PUBLISHABLE])
+        place = settings.home / BUNDLES / f"{model.run.run.path.name}.zip"
         place.unlink(missing_ok=True)
         write_bundle(files, place)
-    return scores
-
-
-async def _record(settings: Settings, table: ScoreTable) -> None:
-    """Record every run of a score table, so that people can be asked about its verdicts."""
     async with open_database(settings) as database, database.begin() as session:
-        for model in table.models:
-            run, grader, own = model.run.run, model.run.grader, model.companions
-            # Unset fields are left out, so that older runs keep their identity.
-            identity = run.info.model_dump(
-                mode="json", exclude={"snapshots"}, exclude_unset=True
-            )
+        for model in scores.models:
+            run = model.run
+            identity = run.info.model_dump(mode="json", exclude={"snapshots"})
             await record_evaluation(
                 session,
                 run_digest=digest_json(identity),
-                snapshot_version=run.info.cases.name,
+                snapshot_version=frozen.version,
                 model=run.info.model,
-                grader=grader.model if grader else "none",
-                path=str(run.path),
+                grader=run.grader.model if run.grader else "none",
+                path=str(run.run.path),
                 scores={
-                    "metric": table.metric.value,
-                    "advice_only": table.advice_only,
+                    "metric": scores.metric.value,
                     "overall": model.overall.row(),
-                    "complete": own.complete.row(),
-                    "paper": own.paper.row(),
-                    "core": own.core.row(),
                 },
             )
+    return scores

@@ -26,25 +26,6 @@ from medlive.home import (
 )
 from medlive.plugins import use_plugins
 
-PATHS = (
-    "archive.folder",
-    "backup.folder",
-    "backup.key_file",
-    "codebooks.paths",
-    "evidence.models",
-    "roles.*.recording",
-    "tls.authority",
-    "plugins",
-)
-"""Settings that are paths: a relative one in a file is below the file's folder, wherever the command is started."""
-MODELS = (
-    "evidence.reranker",
-    "evidence.encoders.*",
-    "evidence.own_encoders.*.query",
-    "evidence.own_encoders.*.passage",
-    "evidence.own_encoders.*.reranker",
-)
-"""Settings that name a model, or are the path of its folder: such a path begins with `.`, `~` or `/`."""
 DATABASE_PARTS = (
     "MEDLIVE_DATABASE_HOST",
     "MEDLIVE_DATABASE_PORT",
@@ -68,7 +49,6 @@ _VARIABLES = (
     "MEDLIVE_LOG_LEVEL",
     "MEDLIVE_LOG_FORMAT",
     "MEDLIVE_EXTRAS",
-    "MEDLIVE_DEBUG",
 )
 """The variables that stand for no setting of a section."""
 _PREFIX = "MEDLIVE_"
@@ -95,9 +75,7 @@ def load_settings(
                 f"{origin_of(path)}: home cannot be set in a file",
                 hint="MEDLIVE_HOME names the folder of the state",
             )
-        for name in (*PATHS, *MODELS):
-            _anchor(table, name.split("."), path.parent, is_model=name in MODELS)
-        _merge(values, table, origin_of(path), origins)
+        _merge(values, _anchor(table, path.parent), origin_of(path), origins)
     report_unnamed(env, folder, Settings.model_fields)
     _merge_environment(values, env, origins)
     try:
@@ -193,27 +171,23 @@ def mask_url(url: str) -> str:
     return hide_secrets(url) if "://" in url else HIDDEN
 
 
-def _anchor(
-    table: dict[str, Any], path: list[str], folder: Path, *, is_model: bool
-) -> None:
-    """Put a relative path of a file's table below the file's folder; what is not a path is left to be refused."""
-    first, *rest = path
-    for key in list(table) if first == "*" else [first]:
-        value = table.get(key)
-        if rest and isinstance(value, dict):
-            _anchor(value, rest, folder, is_model=is_model)
-        elif is_model and not str(value).startswith((".", "~", "/")):
-            continue
-        elif not rest and isinstance(value, list):
-            table[key] = [_below(folder, part) for part in value]
-        elif not rest and key in table:
-            table[key] = _below(folder, value)
+def _anchor(value: object, folder: Path, *path: str) -> Any:
+    """Put relative paths of a file below the file's folder, wherever the command is started.
 
-
-def _below(folder: Path, value: object) -> object:
-    if not isinstance(value, str) or not value:
+    Paths are the settings of that type, and every text that begins with `./`, `../` or `~/`, as an encoder's may.
+    """
+    if isinstance(value, dict):
+        return {
+            name: _anchor(part, folder, *path, name) for name, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_anchor(part, folder, *path) for part in value]
+    if not isinstance(value, str):
         return value
-    return str(folder / Path(value).expanduser())
+    is_path = _kind_of(path) in (Path, tuple[Path, ...])
+    if (value and is_path) or value.startswith(("./", "../", "~/")):
+        return str(folder / Path(value).expanduser())
+    return value
 
 
 def _merge(

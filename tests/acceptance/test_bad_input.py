@@ -341,9 +341,9 @@ def test_files_that_cannot_be_read_are_said_to_be(
     assert str(tmp_path.name) in instance.here("import", tmp_path, status=2).err
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(b"")
-    nothing = instance.here("import", empty, "--json")
-    assert nothing.json[0].get("new", 0) == 0
-    assert f"{empty.name} holds no threads: nothing was imported" in nothing.err
+    nothing = instance.here("import", empty, "--json", status=1)
+    assert nothing.json[0]["new"] == 0
+    assert f"no line of {empty.name} became a thread" in nothing.err
     bad_date = instance.here("import", empty, "--assume-posted-at", "soon", status=2)
     assert "--assume-posted-at" in bad_date.err
 

@@ -54,7 +54,7 @@ async def test_pages_are_read_again_pruned_and_taken_down(
             "thread", "takedown", "sdn", "5001", "--reason", "asked", "--yes", "--json"
         )
     ).json
-    assert (done["erased"], done["frozen"], done["files"]) == (planned["erased"], [], 1)
+    assert (done["counts"], done["frozen"], done["files"]) == (planned["counts"], [], 1)
     shown = await do("thread", "show", "sdn/5001", "--json", status=1)
     assert shown.json["taken_down"]["reason"] == "asked"
     assert "was taken down on" in shown.err

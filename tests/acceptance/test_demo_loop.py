@@ -54,7 +54,7 @@ class Loop:
 
     @property
     def snapshot(self) -> Path:
-        return Path(self.first.json["paths"]["snapshot"])
+        return Path(self.first.json["frozen"]["path"])
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def loop(home: Path, server: str) -> Loop:
     more = {"MEDLIVE_SIGNING_KEY": secret, "MEDLIVE_RUBRIC__PROVE": "true"}
     demo = Instance(home, None, more)
     first = demo.run("demo", "--json")
-    seen = _rows(instance), _files(Path(first.json["paths"]["snapshot"]))
+    seen = _rows(instance), _files(Path(first.json["frozen"]["path"]))
     second = demo.here("demo", "--json")
     return Loop(
         instance,
@@ -73,7 +73,7 @@ def loop(home: Path, server: str) -> Loop:
         first,
         second,
         (seen[0], _rows(instance)),
-        (seen[1], _files(Path(second.json["paths"]["snapshot"]))),
+        (seen[1], _files(Path(second.json["frozen"]["path"]))),
     )
 
 
@@ -93,18 +93,18 @@ def test_every_sample_is_harvested_once_and_stands_in_the_funnel(
     loop: Loop, samples: list[SampleThread]
 ) -> None:
     told = loop.first.json
-    assert sum(h["new"] for h in told["harvest"].values()) == len(samples)
-    assert sum(row[3] for row in told["funnel"]) == len(samples)
+    assert sum(h["counts"]["new"] for h in told["harvested"]) == len(samples)
+    assert sum(row[3] for row in told["curated"]["funnel"]) == len(samples)
     assert set(loop.instance.places()) == {f"{t.site}/{t.thread_id}" for t in samples}
-    outcomes = {row[1] for row in told["funnel"]}
-    assert outcomes == {"kept", "held", "parked", "rejected"}, told["funnel"]
+    outcomes = {row[1] for row in told["curated"]["funnel"]}
+    assert outcomes == {"kept", "held", "parked", "rejected"}, told["curated"]["funnel"]
     weeks = Counter[tuple[str, ...]]()
     for (week,) in loop.instance.rows("SELECT DISTINCT week FROM thread_standings"):
         for row in loop.instance.here("week", "show", week, "--json").json["threads"]:
             weeks[row["stage"], row["outcome"], row["reason"]] += row["count"]
     assert weeks == {
         (stage, outcome, reason or ""): n
-        for stage, outcome, reason, n in told["funnel"]
+        for stage, outcome, reason, n in told["curated"]["funnel"]
     }
 
 
@@ -253,7 +253,7 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
         json.loads(line)
         for line in (copy / "data" / "cases.jsonl").read_text().splitlines()
     ]
-    assert len(cases) == loop.first.json["snapshot"]["cases"] > 0
+    assert len(cases) == loop.first.json["frozen"]["cases"] > 0
     changed = copy / "data" / "cases.jsonl"
     changed.write_bytes(changed.read_bytes().replace(b"a", b"e", 1))
     assert consumer.here("snapshot", "verify", copy, status=1).err.strip()
@@ -263,10 +263,10 @@ def test_two_models_are_scored_and_the_one_with_evidence_is_better(loop: Loop) -
     told = loop.first.json
     models = {m["model"]: m for m in told["scores"]["models"]}
     assert set(models) == {"sample-evidence", "sample-generic"}
-    assert told["scores"]["common_cases"] == told["snapshot"]["cases"]
+    assert told["scores"]["common_cases"] == told["frozen"]["cases"]
     overall = {name: m["overall"]["mean"] for name, m in models.items()}
     assert overall["sample-evidence"] > overall["sample-generic"]
-    report = Path(told["paths"]["report"]).read_text(encoding="utf-8")
+    report = Path(told["report"]).read_text(encoding="utf-8")
     assert "sample-evidence" in report
     assert "sample-generic" in report
     recorded = loop.instance.rows("SELECT model FROM evaluation_runs ORDER BY model")
@@ -292,10 +292,12 @@ def test_a_second_run_adds_nothing_and_pays_nothing(loop: Loop) -> None:
     first, second = loop.first.json, loop.second.json
     assert second["new_threads"] == 0
     assert loop.rows[0] == loop.rows[1]
-    assert second["funnel"] == first["funnel"]
-    assert second["calls"] == second["replayed"]
-    assert first["calls"] > 0
-    assert second["snapshot"] == {**first["snapshot"], "already_frozen": True}
+    assert second["curated"]["funnel"] == first["curated"]["funnel"]
+    assert second["curated"]["calls"] == second["curated"]["replayed"]
+    assert first["curated"]["calls"] > 0
+    for name in ("version", "cases", "criteria", "publishable"):
+        assert second["frozen"][name] == first["frozen"][name]
+    assert second["frozen"]["already"]
     assert loop.files[0] == loop.files[1]
     assert second["scores"]["models"] == first["scores"]["models"]
 
@@ -305,7 +307,7 @@ def test_its_snapshot_is_served_as_a_preview_and_fetched_again(
     loop: Loop, tmp_path: Path
 ) -> None:
     """The command that the demo ends with; without `--preview` nothing is given out: it is not publishable."""
-    version = loop.first.json["snapshot"]["version"]
+    version = loop.first.json["frozen"]["version"]
     for options, status in (((), 2), (("--preview",), 0)):
         server = loop.instance.start(
             "serve", "--part", "public", "--port", "0", *options
@@ -360,7 +362,7 @@ def test_every_cell_of_the_notebook_runs_on_the_demo(loop: Loop) -> None:
 def test_ten_windows_of_the_site_have_the_figures_of_eval_score(
     loop: Loop, tmp_path: Path
 ) -> None:
-    runs = [load_graded(Path(run)) for run in loop.first.json["paths"]["runs"]]
+    runs = [load_graded(Path(run)) for run in loop.first.json["runs"]]
     board = made_board(runs)
     days = sorted(filter(None, map(day_of, board.cases)))
     windows: list[tuple[str | None, str | None]] = [(None, None)]

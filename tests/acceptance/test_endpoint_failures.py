@@ -303,7 +303,13 @@ async def test_a_key_that_an_endpoint_echoes_is_stored_and_shown_nowhere(
             )
             shown = [
                 await _do(
-                    instance, "-v", "curate", "--retry-failed", "--json", status=None
+                    instance,
+                    "--log-level",
+                    "debug",
+                    "curate",
+                    "--retry-failed",
+                    "--json",
+                    status=None,
                 ),
                 await _do(instance, "status", "--json", status=None),
                 await _do(instance, "config", "show"),

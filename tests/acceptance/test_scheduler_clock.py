@@ -9,9 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from rich.text import Text
 
-from medlive.cli.operations.schedule import step_cells
 from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.curation.circuits import PostgresCircuits
@@ -327,6 +325,8 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(
     )
     assert instance.here("status", "--check", status=1).out.count("no_scheduler") == 0
     assert "acknowledged: no_scheduler" in instance.here("status", status=1).err
+    wrong = instance.here("status", "ack", "no_scheduler", "--hours", "week", status=2)
+    assert "--hours" in wrong.err
     assert (
         "no problem nothing is open"
         in instance.here("status", "ack", "nothing", status=2).err
@@ -346,22 +346,3 @@ def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) 
         instance.home, instance.url, {f"{time_of}HOUR": "3", f"{time_of}WEEKDAY": "mon"}
     )
     assert "nowhere" in wrong.here("scheduler", "--once", status=2).err
-
-
-@pytest.mark.parametrize("overdue", [True, False])
-def test_what_is_overdue_is_red(overdue: bool) -> None:
-    step = {
-        "step": "queue",
-        "last": None,
-        "due": MONDAY,
-        "status": "due",
-        "why": None,
-        "retry_at": None,
-    }
-    cells = step_cells({**step, "overdue": overdue})
-    red = {
-        str(cell)
-        for cell in cells
-        if isinstance(cell, Text) and "red" in str(cell.style)
-    }
-    assert red == ({"overdue", "Mon 2026-11-16 00:00"} if overdue else set())

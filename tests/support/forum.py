@@ -133,13 +133,8 @@ class Forum:
                 key=lambda t: (t.last_post or START, t.thread_id),
                 reverse=True,
             )
-            size, last = (
-                communities.ROWS_PER_PAGE,
-                max(1, -(-len(ranked) // communities.ROWS_PER_PAGE)),
-            )
-            rows = ranked[(number - 1) * size : number * size]
             return communities.sdn_list_page(
-                BOARD, rows, number, last, f"?{query}" if query else ""
+                BOARD, ranked, number, f"?{query}" if query else ""
             )
         found = next(
             (
@@ -151,9 +146,7 @@ class Forum:
         )
         if found is None:
             return None
-        return communities.sdn_thread_page(
-            found, number, max(1, -(-len(found.messages) // communities.POSTS_PER_PAGE))
-        )
+        return communities.sdn_thread_page(found, number)
 
 
 @asynccontextmanager

@@ -49,7 +49,6 @@ def cost(
     if week:
         bounds = week_bounds(week)
     kept = with_session(count_ended, Outcome.KEPT, *bounds)
-    parked = with_session(count_ended, Outcome.PARKED, *bounds)
     total: float | None = 0.0
     spent = with_session(spending, *bounds)
     rows = []
@@ -59,17 +58,9 @@ def cost(
         if part.by == "all":
             total = part.cost_usd
     a_case = total / kept if kept and total is not None else None
-    value = {
-        "week": week,
-        "spent": spent,
-        "kept": kept,
-        "parked": parked,
-        "usd_a_kept_case": a_case,
-    }
+    value = {"week": week, "spent": spent, "kept": kept, "usd_a_kept_case": a_case}
     each = "unknown" if a_case is None else f"{a_case:.4f}"
     title = f"Cost: {week or 'all weeks'}; {kept} cases kept, {each} USD each"
-    if parked:
-        title += f"; {parked} threads parked"
     return Result(value, [table_of(rows, _SPENT, title)])
 
 

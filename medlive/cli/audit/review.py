@@ -16,9 +16,9 @@ from medlive.cli.output import (
     Result,
     echo,
     fields_of,
+    list_result,
     print_json,
     say,
-    table_of,
     with_database,
     with_instance,
     with_session,
@@ -28,7 +28,7 @@ from medlive.curation.model import Curation
 from medlive.db.curation.cases import find_case
 from medlive.db.curation.reviews import list_disputes, list_held
 from medlive.db.session import Database
-from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction
+from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.errors import UsageError, first_fault
 from medlive.instance.loading import read_settings
 from medlive.integrity.log import read_bytes
@@ -50,11 +50,10 @@ CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
 _DISPUTE = (
     "number",
     "case_id",
+    "criterion_id",
     "reason",
     "opened_at",
     "opened_by",
-    "closed_at",
-    "closed_by",
     "resolution",
 )
 RevisionOption = Annotated[
@@ -65,16 +64,13 @@ ReasonOption = Annotated[str, Option(help="Why; it stays in the database.")]
 
 def list_() -> Result:
     """List the held cases, the one that has waited longest first."""
-    names = ("case_id", "revision", "language", "source", "query", "reasons")
-    rows = []
-    for case in with_session(list_held):
-        more = {"detail": case.status_reason, "held_since": case.held_since}
-        rows.append(fields_of(case, names) | more)
+    held = with_session(list_held)
     note = "no case waits for a person"
-    if rows:
+    if held:
         note = "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
-    columns = ("case_id", "held_since", "language", "source", "reasons", "query")
-    return Result(rows, [table_of(rows, columns)], [note])
+    names = ("case_id", "held_since", "language", "source", "reasons", "query")
+    listed = list_result(held, names, "revision", "status_reason")
+    return listed._replace(notes=[note])
 
 
 def show(
@@ -242,8 +238,8 @@ def dispute(
     done = with_database(
         review.dispute_case, case_id, reason, criterion_id=criterion, by=by
     )
-    text = f"dispute {done.number} about {_subject(done)} is open"
-    return Result(_row(done), [text])
+    text = f"dispute {done.number} about {case_id} is open"
+    return Result(fields_of(done, _DISPUTE), [text])
 
 
 def resolve(
@@ -259,8 +255,8 @@ def resolve(
         resolution: How it was resolved.
     """
     done = with_database(review.resolve_dispute, number, resolution, by=by)
-    text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
-    return Result(_row(done), [text])
+    text = f"dispute {number} about {done.case_id} is closed: {resolution}"
+    return Result(fields_of(done, _DISPUTE), [text])
 
 
 def disputes(
@@ -272,16 +268,4 @@ def disputes(
         all_: Closed ones too.
     """
     disputed = with_session(list_disputes, closed=all_)
-    rows = list(map(_row, disputed))
-    names = ("number", "case_id", "criterion_id", "reason", "opened_at", "opened_by")
-    return Result(rows, [table_of(rows, (*names, "resolution"))])
-
-
-def _subject(dispute: DisputeRow) -> str:
-    """The id of the case, or of the criterion as snapshots spell it."""
-    return "-".join(part for part in (dispute.case_id, dispute.criterion_id) if part)
-
-
-def _row(dispute: DisputeRow) -> dict[str, object]:
-    criterion = dispute.criterion_id and _subject(dispute)
-    return fields_of(dispute, _DISPUTE) | {"criterion_id": criterion}
+    return list_result(disputed, _DISPUTE, "closed_at", "closed_by")

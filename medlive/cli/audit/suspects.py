@@ -1,5 +1,6 @@
 """`medlive review suspects`: criteria that better models miss more often, brought before people."""
 
+from contextlib import suppress
 from typing import Any
 
 from medlive import api
@@ -53,11 +54,10 @@ def suspects(
     check_person_name(by)
     disputes = with_session(list_disputes, closed=True)
     before = {f"{row.case_id}-{row.criterion_id}" for row in disputes}
-    opened, known, strange = 0, 0, 0
+    opened = 0
     for suspected in rows:
         criterion_id = suspected["criterion_id"]
         if criterion_id in before:
-            known += 1
             continue
         case_id = suspected["case_id"]
         words = (
@@ -65,15 +65,12 @@ def suspects(
             f"right by {', '.join(suspected['good_models'])}"
             f" (the best first); correlation {suspected['correlation']:.2f}"
         )[:2000]
-        try:
+        with suppress(UsageError):  # A case of another database
             with_database(
                 dispute_case, case_id, words, criterion_id=criterion_id, by=by
             )
             opened += 1
-        except UsageError:
-            strange += 1
     notes.append(
-        f"{opened} disputes opened (medlive review disputes); {known} had one; "
-        f"{strange} are about cases that are not in this database"
+        f"{opened} disputes opened (medlive review disputes); the others had one, or are of no case of this database"
     )
     return Result(rows, shown, notes)

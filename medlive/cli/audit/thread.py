@@ -155,39 +155,32 @@ def takedown(
 
     if not dry_run and not yes:
         planned = take(dry_run=True)
-        rows = [f"{table} {count}" for table, count in sorted(planned.counts.items())]
-        what = ", ".join(rows) or "nothing of it is here"
-        say(f"{name} would be erased for good: {what}")
-        for version, case_id in planned.frozen:
-            say(
-                f"snapshot {version} holds its case {case_id}, which would be withdrawn"
-            )
+        say(f"{name} would be erased for good: {_erased(planned)}")
+        for text in _frozen(planned):
+            say(text)
         say("it is kept from coming back; a lifted takedown restores nothing")
         confirm_by_name(name)
     done = take(dry_run=dry_run)
-    frozen, left = [], []
-    for version, case_id in done.frozen:
-        frozen.append({"version": version, "case_id": case_id})
-        left.append(f"snapshot {version} holds its case {case_id}, which is withdrawn")
-    damaged = [error.message for error in done.damaged]
-    left += [f"a file may still hold its pages: {message}" for message in damaged]
-    value = {
-        "source": source,
-        "thread_id": thread_id,
-        "dry_run": dry_run,
-        "erased": done.counts,
-        "files": done.files,
-        "frozen": frozen,
-        "damaged": damaged,
-    }
+    left = _frozen(done)
+    for error in done.damaged:
+        left.append(f"a file may still hold its pages: {error.message}")
     hint = "restore or remove a damaged file, then `medlive week run retention`; publish errata.json"
-    state = "nothing was erased, this is what would be" if dry_run else "taken down"
-    erased = Grid(
-        ["what", "erased"],
-        sorted(done.counts.items()),
-        f"{name}: {state}",
-    )
-    return Result(value, [erased], failure=failed(left, hint))
+    state = "would be erased" if dry_run else "erased"
+    text = f"{name}: {state}: {_erased(done)}"
+    return Result(done, [text], failure=failed(left, hint))
+
+
+def _erased(done: TakedownResult) -> str:
+    counts = [f"{table} {count}" for table, count in sorted(done.counts.items())]
+    return ", ".join(counts) or "nothing of it is here"
+
+
+def _frozen(done: TakedownResult) -> list[str]:
+    """Cases that frozen snapshots keep: they are withdrawn."""
+    texts = []
+    for version, case_id in done.frozen:
+        texts.append(f"snapshot {version} holds its case {case_id}: it is withdrawn")
+    return texts
 
 
 def lift_takedown(

@@ -63,8 +63,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
     settings = read_settings()
     if dry_run:
         plan = read_plan(database_url(settings))
-        migrations = [{"number": n, "what": what} for n, what in plan.migrations]
-        value = plan._asdict() | {"migrations": migrations}
+        value = plan._asdict()
         if not plan.migrations:
             return Result(value, [f"already at {plan.head}"])
         notes = []
@@ -164,8 +163,6 @@ def restore(
         raise UsageError(
             "--scratch is part of a check", hint="--check --scratch, or neither"
         )
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder", hint="name a backup's folder")
     settings = read_settings()
     keys = None if unverified else public_keys(settings, public_key or ())
     if check:
@@ -173,12 +170,9 @@ def restore(
             about = wait_for(try_backup(settings, folder, keys))
         else:
             about, _ = check_backup(folder, keys)
-        text = f"the backup of {about.created_at.isoformat()} is whole"
-        if not unverified:
-            text += " and signed"
-        if scratch:
-            text += f", and its {sum(about.rows.values())} rows come back"
-        return Result(about.model_dump(mode="json"), notes=[text])
+        rows = sum(about.rows.values())
+        text = f"the backup of {about.created_at.isoformat()} is whole: {rows} rows"
+        return Result(about, notes=[text])
     done = wait_for(restore_backup(settings, folder, keys))
     notes = [f"taken down again: {name}" for name in done["taken_down"]]
     notes += [f"not applied: {reason}" for reason in done["skipped"]]

@@ -9,7 +9,6 @@ from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.manager import JobManager
 from typer import Argument, Option
 
-from medlive.cli.options import DryRunOption
 from medlive.cli.output import (
     Result,
     failed,
@@ -69,10 +68,7 @@ def list_(limit: Annotated[int, Option(min=0, max=10_000)] = 20) -> Result:
     """
     counts = with_session(count_jobs)
     jobs = with_session(list_jobs, limit)
-    shown = [
-        table_of(counts, _QUEUES, "Queues"),
-        table_of(jobs, _JOBS, "Jobs") if jobs else "nothing waits",
-    ]
+    shown = [table_of(counts, _QUEUES, "Queues"), table_of(jobs, _JOBS, "Jobs")]
     return Result({"queues": counts, "jobs": jobs}, shown)
 
 
@@ -80,11 +76,10 @@ def retry(
     jobs: Annotated[list[int] | None, _NUMBERS] = None,
     all_: bool = False,
     reason: str | None = None,
-    dry_run: DryRunOption = False,
 ) -> Result:
     """Try failed jobs again, or jobs of a worker that hangs, by number; or many at once.
 
-    Of many jobs the number is printed. --all also ends the waits after an endpoint gave no answer.
+    --all also ends the waits after an endpoint gave no answer.
 
     Args:
         all_: All that failed, and all that wait for their next attempt.
@@ -94,36 +89,26 @@ def retry(
         raise UsageError(
             "give the numbers of jobs, or --all, or --reason TEXT", hint=_HINT
         )
+    if jobs:
+        _each(jobs, "failed or being done", _retry_now)
+        return Result({"retried": jobs, "delayed": 0})
 
-    async def retry_many(
-        queue: App,
-        database: Database,
-    ) -> tuple[list[int], int]:
-        """The jobs that failed, and how many waited for their next attempt."""
+    async def retry_many(queue: App, database: Database) -> Result:
         delayed = 0
         async with database.begin() as session:
             failures = await find_failed_jobs(session, reason or "")
             if all_:
                 delayed = (await count_waiting(session, Queue.CURATE)).delayed
-            if delayed and not dry_run:
                 await hurry(session, Queue.CURATE)
         with queue_errors(database):
-            for job in [] if dry_run else failures:
+            for job in failures:
                 # One whose thread was queued again meanwhile stays as it is.
                 with suppress(UniqueViolation):
                     await _retry_now(queue.job_manager, job)
-        return failures, delayed
+        text = f"queued again: {len(failures)} jobs, and {delayed} delayed ones at once"
+        return Result({"retried": failures, "delayed": delayed}, notes=[text])
 
-    retried, delayed = jobs or [], 0
-    if not jobs:
-        retried, delayed = _with_queue(retry_many)
-    elif not dry_run:
-        _each(jobs, "failed or being done", _retry_now)
-    verb = "would be queued again" if dry_run else "queued again"
-    text = f"{len(retried)} jobs {verb}"
-    if all_:
-        text += f", {delayed} delayed ones at once"
-    return Result({"failed": retried, "delayed": delayed}, notes=[text])
+    return _with_queue(retry_many)
 
 
 def check() -> Result:

@@ -2,14 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from rich.text import Text
 from typer import Option
 
 from medlive.cli.options import DryRunOption
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from medlive.service.curation.curate import CurationCounts
 
 
+T = TypeVar("T")
 HealthPort = Annotated[
     int | None,
     Option(
@@ -73,6 +72,21 @@ def _stopped_by_signals() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
+async def _until_stopped(
+    settings: Settings,
+    health_port: int | None,
+    work: Callable[[asyncio.Event, Liveness], Awaitable[T]],
+    *,
+    once: bool = False,
+) -> T:
+    """What `work` returns in the end; without `once` it goes on when a lost database is back."""
+    health = Liveness()
+    with _stopped_by_signals() as stop:
+        async with answer_probes(health_port, health):
+            begin = partial(work, stop, health)
+            return await (begin() if once else outlast(settings, begin, stop, health))
+
+
 def scheduler(
     once: bool = False,
     dry_run: DryRunOption = False,
@@ -98,18 +112,12 @@ def scheduler(
         steps = list(map(step_as_json, with_instance(read_states)))
         return Result(steps, [steps_table(steps)])
 
-    async def run() -> list[StepResult]:
-        health = Liveness()
-        with _stopped_by_signals() as stop:
-            if not once:
-                say("taking each week's steps when they are due (stop with Ctrl-C)")
-            async with answer_probes(health_port, health):
-                work = partial(
-                    run_scheduler, settings, stop, say, once=once, health=health
-                )
-                return await (work() if once else outlast(settings, work, stop, health))
+    async def work(stop: asyncio.Event, health: Liveness) -> list[StepResult]:
+        if not once:
+            say("taking each week's steps when they are due (stop with Ctrl-C)")
+        return await run_scheduler(settings, stop, say, once=once, health=health)
 
-    done = wait_for(run())
+    done = wait_for(_until_stopped(settings, health_port, work, once=once))
     problems = []
     for step in done:
         if once and step["state"] == "failed":
@@ -146,28 +154,24 @@ def worker(
     except ValueError as exc:
         raise UsageError(f"--queues {queues}: choose {' or '.join(Queue)}") from exc
 
-    async def run() -> "CurationCounts":
-        with _stopped_by_signals() as stop, progress("curated") as tick:
-            ready = partial(
-                say, f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)"
-            )
-            health = Liveness()
-            async with answer_probes(health_port, health):
-                work = partial(
-                    run_worker,
-                    settings,
-                    stop,
-                    served,
-                    concurrency=concurrency,
-                    grace_s=grace,
-                    tick=tick,
-                    ready=ready,
-                    health=health,
-                    budget=new_budget(settings),
-                )
-                return await outlast(settings, work, stop, health)
+    ready = f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)"
+    budget = new_budget(settings)
 
-    done = wait_for(run())
+    async def work(stop: asyncio.Event, health: Liveness) -> "CurationCounts":
+        return await run_worker(
+            settings,
+            stop,
+            served,
+            concurrency=concurrency,
+            grace_s=grace,
+            tick=tick,
+            ready=partial(say, ready),
+            health=health,
+            budget=budget,
+        )
+
+    with progress("curated") as tick:
+        done = wait_for(_until_stopped(settings, health_port, work))
     threads = sum(done.outcomes.values())
     text = f"stopped after {threads} threads and {done.calls} calls"
     failure = None
@@ -259,38 +263,17 @@ async def _open_app(
         return build_app(site, rooms)
 
 
-def steps_table(steps: Sequence[Mapping[str, Any]]) -> Grid:
-    """A row for each step; what is overdue or has failed is red."""
+def steps_table(steps: Iterable[Mapping[str, Any]]) -> Grid:
+    """A row for each step."""
+    rows = []
+    for step in steps:
+        last, status = step["last"] or {}, step["status"]
+        if step["overdue"]:
+            status = "overdue"
+        elif status == "done" and not last:
+            status = "not due yet"
+        run = [last.get(name) for name in ("started_at", "took", "outcome", "in_short")]
+        row = [step["step"], *run, step["due"], status]
+        rows.append([*row, step["why"], step["retry_at"]])
     columns = ["step", "last run (UTC)", "took", "outcome", "counts", "due (UTC)"]
-    return Grid([*columns, "now"], map(step_cells, steps), "Steps")
-
-
-def step_cells(step: Mapping[str, Any]) -> list[object]:
-    """A step's cells."""
-    last, overdue = step["last"] or {}, step["overdue"]
-    outcome, status = last.get("outcome"), str(step["status"])
-    if overdue:
-        status = "overdue"
-    if step["why"]:
-        status += f": {step['why']}"
-    elif step["retry_at"]:
-        status += f" at {_moment(step['retry_at'])}"
-    elif status == "done" and not step["last"]:
-        status = "not due yet"
-    return [
-        step["step"],
-        _moment(last.get("started_at")),
-        last.get("took"),
-        _red(outcome, outcome == "failed"),
-        last.get("in_short"),
-        _red(_moment(step["due"]), overdue),
-        _red(status, overdue),
-    ]
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else f"{moment:%a %Y-%m-%d %H:%M}"
-
-
-def _red(value: object, red: bool) -> object:
-    return Text(str(value), style="bold red") if red else value
+    return Grid([*columns, "now", "why", "again at"], rows, "Steps")

@@ -49,6 +49,7 @@ def status(
 
 def ack(
     code: str,
+    hours: Annotated[int | None, Option(min=1, max=100_000)] = None,
     why: str | None = None,
     by: ByOption = None,
 ) -> Result:
@@ -56,9 +57,11 @@ def ack(
 
     Args:
         code: The problem's code, as `medlive status --check` prints it.
+        hours: How long; without it until the problem ends.
         why: What you know about it.
     """
-    problems = with_instance(acknowledge, code, why=why, by=by)
+    lasts = None if hours is None else timedelta(hours=hours)
+    problems = with_instance(acknowledge, code, lasts=lasts, why=why, by=by)
     notes = [f"acknowledged: {problem['text']}" for problem in problems]
     return Result(problems, notes=notes)
 

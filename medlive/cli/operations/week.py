@@ -6,7 +6,6 @@ from typer import Argument
 
 from medlive.cli.options import ByOption
 from medlive.cli.output import (
-    Grid,
     Result,
     Shown,
     say,
@@ -86,16 +85,12 @@ def clear(
 
 def describe_week(value: Row) -> Shown:
     """What people see of a week."""
-    names = ["source", "outcome", "began (UTC)", "took", "counts"]
-    yield Grid(names, map(_run, value["harvests"]), f"{value['week']}: what came")
-    rows = []
-    for step in value["steps"]:
-        is_queue = step["name"].endswith(" queue")
-        rows.append([*_run(step), _money(step["cost_usd"]) if is_queue else None])
-    yield Grid(["step", *names[1:], "USD"], rows, "Steps")
+    names = ("name", "outcome", "started_at", "took", "in_short")
+    yield table_of(value["harvests"], names, f"{value['week']}: what came (UTC)")
+    yield table_of(value["steps"], (*names, "cost_usd"), "Steps")
     for step in value["steps"]:
         if step["outcome"] == "failed" and step["log"]:
-            yield f"last lines of {_short_name(step['name'])}:"
+            yield f"last lines of {step['name']}:"
             for line in step["log"][-5:]:
                 yield f"  {line}"
     yield f"decided: {value['standing']['in_short']}"
@@ -129,17 +124,3 @@ def _proofs(proofs: Row) -> Shown:
             f"warning: {model} wrote rubrics, wrote the answers that prove them, and"
             " graded these"
         )
-
-
-def _run(run: Row) -> list[object]:
-    began = f"{run['started_at']:%a %H:%M}"
-    name = _short_name(run["name"])
-    return [name, run["outcome"], began, run["took"], run["in_short"]]
-
-
-def _short_name(command: str) -> str:
-    return command.removeprefix("scheduler ")
-
-
-def _money(usd: float | None) -> str:
-    return "unknown" if usd is None else f"{usd:.4f}"

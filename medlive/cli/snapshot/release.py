@@ -212,15 +212,9 @@ def withdraw(
             say("an erratum with the reason is published, and stays")
             confirm_by_name(case_id)
     done = take(dry_run=dry_run)
-    withdrawal = done.withdrawal
-    names = ("case_id", "kind", "reason", "revision", "new_revision")
-    value = {
-        **fields_of(withdrawal, names),
-        **fields_of(done, ("already", "snapshots", "errata", "signed")),
-        "number": None if dry_run and not done.already else withdrawal.number,
-        "criterion_id": _withdrawn_criterion(done),
-        "dry_run": dry_run,
-    }
+    names = ("case_id", "criterion_id", "kind", "reason", "revision", "new_revision")
+    outcome = fields_of(done, ("already", "snapshots", "errata", "signed"))
+    value = fields_of(done.withdrawal, names) | outcome
     notes = []
     if done.errata:
         unsigned = "" if done.signed else ", unsigned: no signing key is set"
@@ -260,21 +254,15 @@ def reinstate(
         echo(f"criterion {criterion} of {case_id} is no longer withdrawn")
 
 
-def _withdrawn_criterion(done: "WithdrawResult") -> str | None:
-    """The full id of the criterion that is withdrawn; None: the whole case."""
-    withdrawal = done.withdrawal
-    return withdrawal.criterion_id and f"{withdrawal.case_id}-{withdrawal.criterion_id}"
-
-
 def _describe_withdrawn(done: "WithdrawResult", *, dry_run: bool) -> Iterator[str]:
     withdrawal = done.withdrawal
-    what = _withdrawn_criterion(done) or withdrawal.case_id
+    what = withdrawal.case_id
+    if withdrawal.criterion_id:
+        what += f"-{withdrawal.criterion_id}"
+    state = "would be withdrawn" if dry_run else "is withdrawn"
     if done.already:
-        day = f"{withdrawal.withdrawn_at:%Y-%m-%d}"
-        yield f"{what} was already withdrawn on {day} ({withdrawal.kind}: {withdrawal.reason})"
-    else:
-        verb = "would be" if dry_run else "is"
-        yield f"{what} {verb} withdrawn ({withdrawal.kind.value}: {withdrawal.reason})"
+        state = f"was already withdrawn on {withdrawal.withdrawn_at:%Y-%m-%d}"
+    yield f"{what} {state} ({withdrawal.kind.value}: {withdrawal.reason})"
     if withdrawal.new_revision:
         yield f"its case goes on as revision {withdrawal.new_revision}"
     yield f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}"

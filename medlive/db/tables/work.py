@@ -1,6 +1,7 @@
 """Tables of the work as it goes on: workers, failed jobs, open problems and messages, weeks, where each thread stands
 (kept by triggers), and the literature services."""
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -106,10 +107,10 @@ class OpenProblemRow(Base):
         """What tells it from other problems."""
         return self.code, self.subject
 
-    @property
-    def is_acknowledged(self) -> bool:
-        """Whether somebody has taken it on."""
-        return self.acknowledged_at is not None
+    def is_acknowledged(self, moment: datetime) -> bool:
+        """Whether somebody has taken it on, for as long as they said."""
+        until = self.acknowledged_until
+        return self.acknowledged_at is not None and (until is None or moment < until)
 
 
 class OutboxRow(Base):

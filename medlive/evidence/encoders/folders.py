@@ -42,8 +42,8 @@ def find_folder(name: str, settings: EncoderSettings) -> Path:
     if not folder.is_dir():
         raise EvidenceUnavailable(
             f"{name} was not found in {folder}",
-            hint=f"download it ({DOWNLOAD} NAME), put its files there, or do without it: --retriever bm25 to search,"
-            " --encoder none to build",
+            hint=f"download it ({DOWNLOAD} NAME), put its files there, or do without it:"
+            ' [evidence] retriever = "bm25" to search, --encoder none to build',
         )
     check_folder(folder)
     return folder

@@ -101,6 +101,6 @@ class EncoderSettings(BaseModel):
         raise ConfigError(
             f"{name!r} is not an encoder: known are {', '.join(table)}",
             hint="name one of these, a sentence-transformers folder, or a name on the hub (org/model);"
-            " or describe it in [evidence.own_encoders]; or do without it: --retriever bm25 to search,"
+            ' or describe it in [evidence.own_encoders]; or do without it: [evidence] retriever = "bm25" to search,'
             " --encoder none to build",
         )

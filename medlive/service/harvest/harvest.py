@@ -56,12 +56,6 @@ class HarvestResult:
     # The run's figures beside those of earlier runs
     drift: list[Compared] = field(default_factory=list)
 
-    @property
-    def not_modified_share(self) -> float | None:
-        """The share of conditional requests answered with 304; None without such requests."""
-        asked = self.counts["conditional"]
-        return self.counts["not_modified"] / asked if asked else None
-
 
 async def harvest_source(
     database: Database,

@@ -46,8 +46,8 @@ class ReparseResult:
     """Threads: unchanged, new, revised; layout, fault, not_a_thread, incomplete (they fail); bytes_gone, damaged
     (a page cannot be had); skipped (left out when they were harvested), waiting (never read as yet), taken_down.
     And pages read."""
-    problems: list[dict[str, str]] = field(default_factory=list)
-    """"thread_id", "kind" and "message" of the first MAX_PROBLEMS threads that fail."""
+    problems: list[str] = field(default_factory=list)
+    """The first MAX_PROBLEMS threads that fail, and why."""
     damaged: set[Path] = field(default_factory=set)
     # Whether another process is harvesting the source; nothing was done then
     busy: bool = False
@@ -157,8 +157,8 @@ async def _save(
         if thread is None:
             done.counts[reason] += 1
             if message and len(done.problems) < MAX_PROBLEMS:
-                problem = {"thread_id": reading.thread_id, "kind": reason}
-                done.problems.append(problem | {"message": message})
+                name = f"{done.source}/{reading.thread_id}"
+                done.problems.append(f"{name}: {reason}: {message}")
             continue
         if reading.state and reading.run_id is not None:
             settled[reading.run_id].append(_settled_state(reading, thread))

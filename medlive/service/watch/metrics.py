@@ -79,7 +79,7 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     for check, severity in CHECKS.items():
         code = check.__name__
         own = [problem for problem in problems if problem.code == code]
-        is_taken_on = bool(own) and all(p.is_acknowledged for p in own)
+        is_taken_on = bool(own) and all(p.is_acknowledged(moment) for p in own)
         add("problem", code, severity.value, value=bool(own))
         add("problem_acknowledged", code, value=is_taken_on)
     for name, label, value in _watched(facts):

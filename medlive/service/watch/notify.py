@@ -231,7 +231,7 @@ async def _store(
     moment = await read_clock(session)
     write = partial(write_message, session, settings.notify, week=iso_week(moment))
     for stored in await watch.list_open(session):
-        if stored.send_at <= moment and not stored.is_acknowledged:
+        if stored.send_at <= moment and not stored.is_acknowledged(moment):
             text = (
                 f"{stored.text}\nWhat to do: {stored.next_step}\nSince {stored.began_at:%Y-%m-%d %H:%M} UTC."
                 f" No more messages: medlive status ack {stored.code}"

@@ -53,7 +53,7 @@ async def read_problems(
             "severity": problem.severity,
             "text": problem.text,
             "next_step": problem.next_step,
-            "acknowledged": problem.is_acknowledged,
+            "acknowledged": problem.is_acknowledged(facts.moment),
         }
         for problem in await checks.read_problems(database, facts)
     ]
@@ -64,6 +64,7 @@ async def acknowledge(
     settings: Settings,
     code: str,
     *,
+    lasts: timedelta | None,
     why: str | None,
     by: str | None,
 ) -> list[dict[str, Any]]:
@@ -80,6 +81,7 @@ async def acknowledge(
         db_watch.acknowledge,
         code,
         patience=checks.ENDS_AFTER,
+        lasts=lasts,
         why=why,
         by=by,
     )

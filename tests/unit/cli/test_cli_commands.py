@@ -12,12 +12,11 @@ import pytest
 import typer
 
 from medlive.__main__ import _report
-from medlive.cli import curate, harvest
+from medlive.cli import harvest
 from medlive.cli.main import COMMANDS, build
 from medlive.clock import parse_week
 from medlive.config import Settings
 from medlive.errors import DatabaseUnavailable, UsageError
-from medlive.service.curation.curate import CurationCounts, CurationRun
 from medlive.service.harvest.sources import select_sources
 from tests.support.instance import Done, Instance
 
@@ -250,21 +249,6 @@ def test_a_consumer_needs_no_extra(
     done = without_extra[command]
     assert done.status == 0, done.err
     assert done.out
-
-
-def test_a_run_of_curate_counts_its_calls_once() -> None:
-    run = CurationRun(
-        queued={"passed": 0, "rejected": 0, "parked_too_long": 0},
-        counts=CurationCounts(),
-        rescanned={"cases": 38, "redacted": 0, "failed": 1},
-        spent={"calls": 39, "tokens": 45473, "usd": 0.5, "estimated_calls": 0},
-    )
-    assert list(curate._remarks(run)) == [
-        "this run: 0 passed the filters, 0 did not; nothing to curate",
-        "ready cases read for identifiers: 38",
-        "ready cases that the next medlive curate reads for them: 1",
-        "spent in all: 39 calls, 45473 tokens, 0.5000 USD",
-    ]
 
 
 def test_a_fault_of_medlive_itself_is_the_failure_of_a_harvest(tmp_path: Path) -> None:

@@ -66,7 +66,3 @@ def test_a_title_does_not_wrap_at_its_tables_width(
     title = "icliniq/ic-1: nothing was erased, this is what would be"
     output.print_table(["what", "rows"], [["a", 1]], title=title)
     assert capsys.readouterr().out.splitlines()[0].rstrip() == title
-
-
-def test_a_table_without_rows_fits_anywhere() -> None:
-    assert "".join(drawn([["publishable"]], 5).split()) == "publishable━━━━━"

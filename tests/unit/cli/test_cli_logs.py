@@ -48,7 +48,7 @@ def test_people_read_remarks_and_what_goes_wrong_in_libraries(
 
 
 def test_quiet_leaves_remarks_out(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(quiet=True)
+    logs.configure("warning")
     _log()
     assert capsys.readouterr().err.splitlines() == [LATE, FAILED, *END]
     assert not logs.for_people()
@@ -57,7 +57,7 @@ def test_quiet_leaves_remarks_out(capsys: pytest.CaptureFixture[str]) -> None:
 def test_verbose_adds_details_libraries_and_traces(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    logs.configure(verbose=True)
+    logs.configure("debug")
     _log()
     lines = capsys.readouterr().err.splitlines()
     assert lines[:4] == [
@@ -72,7 +72,7 @@ def test_verbose_adds_details_libraries_and_traces(
 def test_a_level_holds_for_medlive_and_libraries(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    logs.configure(logging.ERROR, verbose=True)
+    logs.configure("error")
     _log()
     assert capsys.readouterr().err.splitlines() == [FAILED, *END]
 
@@ -119,11 +119,11 @@ def _has_no_power(line: str) -> bool:
     return line.isprintable() and not line.startswith("error: forged")
 
 
-@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("level", ["info", "debug"])
 def test_no_line_moves_the_cursor_or_is_forged(
-    capsys: pytest.CaptureFixture[str], verbose: bool
+    capsys: pytest.CaptureFixture[str], level: str
 ) -> None:
-    logs.configure(verbose=verbose)
+    logs.configure(level)
     _log_hostile()
     shown = capsys.readouterr().err
     assert all(_has_no_power(line) for line in shown.split("\n"))

@@ -352,9 +352,11 @@ def test_recommended_is_planned_in_one_command(
     done = instance_of(publisher, tmp_path).here(
         "evidence", "fetch", "--recommended", "--dry-run", "--json"
     )
-    plans = {plan["name"]: plan for plan in done.json}
+    plans = {plan["name"]: plan for plan in done.json["fetched"]}
     assert set(plans) == {s.name for s in SOURCES if s.recommended}
-    assert all(plan["to_fetch"] >= 1 and plan["bytes"] > 0 for plan in plans.values())
+    for plan in plans.values():
+        assert plan["to_fetch"] >= 1
+        assert plan["download_bytes"] > 0
     assert plans["pubmed"]["selection"]["types"] == [
         "guideline",
         "systematic-review",

@@ -470,7 +470,7 @@ def test_words_alone_search_an_index_whose_encoder_is_gone_and_nothing_else_does
 ) -> None:
     with pytest.raises(ConfigError, match="is not an encoder") as caught:
         open_index(index)
-    assert "--retriever bm25" in (caught.value.hint or "")
+    assert 'retriever = "bm25"' in (caught.value.hint or "")
     assert search(open_index(index, retriever="bm25"), "gout")[0]
 
 

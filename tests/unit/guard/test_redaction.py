@@ -111,7 +111,7 @@ def test_errors_and_logs_lose_secrets_tracebacks_too(key: str) -> None:
         before = logging.getLogger().handlers, logging.getLogger().level
         with redirect_stderr(shown):
             for as_json in (False, True):
-                logs.configure(verbose=True, as_json=as_json)
+                logs.configure("debug", as_json=as_json)
                 try:
                     raise ValueError(f"inner {key}")
                 except ValueError:

@@ -32,7 +32,7 @@ SAVED = {
 }
 RENDER = {
     "icliniq": demo.icliniq_thread,
-    "sdn": lambda thread: demo.sdn_thread_page(thread, 1, 1),
+    "sdn": demo.sdn_thread_page,
     "dxy": demo.dxy_thread,
     "medlive": demo.medlive_thread,
 }
