@@ -37,7 +37,7 @@ def read_table(
     needed: Sequence[str],
     hint: str = FORMAT_HINT,
 ) -> Rows:
-    """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
+    """Read CSV, JSON Lines, or JSON: an array, or one object.
 
     Yields each row with its place ("line 7", or "entry 7" of an array), or instead of a row why it is invalid.
     `needed` are the columns that CSV must have, or their alternatives: "case_id|item". `name` and `hint` are for
@@ -54,8 +54,7 @@ def read_table(
     if isinstance(value, ValueError):
         unit, values = "line", list(map(_json, text.split("\n")))
     else:
-        inner = value.get("ratings") if isinstance(value, dict) else value
-        unit, values = "entry", inner if isinstance(inner, list) else [value]
+        unit, values = "entry", value if isinstance(value, list) else [value]
     for number, entry in enumerate(values, start=1):
         place = f"{unit} {number}"
         if isinstance(entry, ValueError):

@@ -14,7 +14,7 @@ import numpy as np
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.runs.folder import GRADES, read_grades
+from medlive.evaluation.runs.folder import GRADES, grades_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
 from medlive.grader.rated import CheckedVerdict, GraderSheet
@@ -182,7 +182,7 @@ def gradings(
     models: dict[str, dict[str, GradedRun]] = {}
     unused = set(judges)
     for path in runs:
-        rows = read_grades(path / GRADES)[0]
+        rows = grades_of(path / GRADES, [])
         for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
             grader = run.known_grader

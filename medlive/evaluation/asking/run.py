@@ -64,8 +64,6 @@ class RunResult(CallsMade):
     path: Path
     cases: int
     states: dict[AnswerState, int]
-    grades: int = 0
-    """Verdicts that an import brought."""
 
     @property
     def missing(self) -> int:

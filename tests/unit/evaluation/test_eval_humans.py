@@ -64,7 +64,7 @@ ENTRIES = [
         .replace(",0,", ",否,")
         .encode(),
         json.dumps(ENTRIES).encode(),
-        json.dumps({"ratings": ENTRIES}, indent=1).encode(),
+        json.dumps(ENTRIES, indent=1).encode(),
     ],
 )
 def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
