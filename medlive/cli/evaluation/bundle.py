@@ -13,6 +13,7 @@ from medlive.cli.output import (
     Shown,
     describe_report,
     fields_of,
+    new_file,
     say,
     table_of,
 )
@@ -69,6 +70,7 @@ def bundle(
         out: The archive, a .zip.
         signing_key: The key [MEDLIVE_SIGNING_KEY…].
     """
+    new_file(out)
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
     left_out = None

@@ -47,8 +47,6 @@ from .open_book import OpenBook
 from .plan import Plan, plan_calls
 
 _ASKED_AGAIN = (AnswerState.FAILED, AnswerState.EMPTY)
-_REASONS = 3
-"""How many reasons for failed answers are named; the others are counted."""
 _TAG = "(?:think|thinking|thought|reasoning)>"
 _THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
@@ -129,7 +127,7 @@ async def run_model(
             return 1
 
         stopped, total, left = None, len(run.cases), todo
-        while stopped is None:
+        while left and stopped is None:
             # A case that goes on from another has its turn after that one's.
             waiting = {case.case_id for case in left}
             turn = [case for case in left if case.after not in waiting]
@@ -142,9 +140,6 @@ async def run_model(
                 progress=progress,
             )
             left = [case for case in left if case.after in waiting]
-            # Cases that go on from each other have no turn.
-            if not left or not turn:
-                break
     if (book := run.info.evidence) and book.closed:
         remarks.append(
             f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
@@ -298,11 +293,7 @@ def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
             reason = " ".join(answer.reason.split())[:200]
             reasons[reason or "no reason given"] += 1
         cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
-    notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
-    if len(reasons) > _REASONS:
-        notes.append(
-            f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)"
-        )
+    notes += [f"{n} failed: {why}" for why, n in reasons.most_common()]
     if cut:
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "

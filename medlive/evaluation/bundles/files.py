@@ -142,19 +142,13 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
     """Write a bundle atomically.
 
     Raises:
-        UsageError: If `out` is there and something else, or the bundle is larger than `verify-bundle` accepts.
+        UsageError: If the bundle is larger than `verify-bundle` accepts.
         BadInput: If `out` cannot be written.
     """
     data = archive(files)
     if len(data) > BUNDLE_BYTES:
         raise UsageError(f"the bundle has {len(data)} bytes, more than {BUNDLE_BYTES}")
     with writing(out):
-        is_same = not out.exists() or (out.is_file() and out.read_bytes() == data)
-        if out.is_symlink() or not is_same:
-            raise UsageError(
-                f"{out} already exists and is not this bundle",
-                hint="choose another --out",
-            )
         out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(out, data)
 

@@ -324,12 +324,10 @@ def _check_snippets(
     """Check that no more snippets stand before a case than the run says, and none that is newer."""
     for case in cases:
         day, snippets = day_of(case), book.by_case[case.case_id]
-        fit = len(snippets) <= use.top_k
+        fit = len(snippets) <= (use.top_k if day else 0)
         for snippet in snippets:
-            if day is None or snippet.date is None:
-                fit = fit and day is not None and use.undated
-            else:
-                fit = fit and is_day(snippet.date) and snippet.date <= day
+            dated = snippet.date
+            fit &= is_day(dated) and dated <= (day or "") if dated else use.undated
         if not fit:
             what = f"at most {use.top_k} snippets for case {case.case_id}, none dated after {day}"
             out.add(EVIDENCE, what, "others")

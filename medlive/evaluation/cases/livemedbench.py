@@ -38,13 +38,20 @@ def read_json(path: Path, *, given: bool = True) -> Any:
         raise BadInput(f"{path} is not valid JSON: {str(exc)[:200]}") from exc
 
 
-def month_of(post_time: object) -> str | None:
-    """The month of a posting time as the published script reads it, or None where it calls it unknown."""
+def posting_day(post_time: object) -> str | None:
+    """The day of a posting time, `YYYY-MM-DD` as it spells it; None where that cannot be read."""
     try:
         text = post_time if isinstance(post_time, str) else ""
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).strftime("%Y-%m")
+        posted = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return posted.date().isoformat()
     except ValueError:
         return None
+
+
+def month_of(post_time: object) -> str | None:
+    """The month of a posting time as the published script reads it, or None where it calls it unknown."""
+    day = posting_day(post_time)
+    return day and day[:7]
 
 
 def read_answers(
@@ -102,16 +109,20 @@ def state_of(text: str, finish_reason: str) -> AnswerState:
     return AnswerState.TRUNCATED if finish_reason == "length" else AnswerState.OK
 
 
-def case_entry(case: EvaluationCase) -> dict[str, Any]:
-    """A case as an entry of the benchmark file."""
+def _shared_fields(case: EvaluationCase) -> dict[str, Any]:
     return {
         "case_id": case.case_id,
         "post_time": case.post_time,
         "narrative": case.narrative,
         "core_request": case.query,
         "doctor_advice": case.advice,
-        "rubric_items": list(map(_criterion_entry, case.criteria)),
     }
+
+
+def case_entry(case: EvaluationCase) -> dict[str, Any]:
+    """A case as an entry of the benchmark file."""
+    rubric = list(map(_criterion_entry, case.criteria))
+    return _shared_fields(case) | {"rubric_items": rubric}
 
 
 def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
@@ -119,15 +130,8 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
     text = answer.response
     if answer.state is AnswerState.FAILED:
         text = f"{FAILED_PREFIX} {answer.reason}"
-    return {
-        "case_id": case.case_id,
-        "post_time": case.post_time,
-        "narrative": case.narrative,
-        "core_request": case.query,
-        "model_response": text,
-        "finish_reason": answer.finish_reason,
-        "doctor_advice": case.advice,
-    }
+    given = {"model_response": text, "finish_reason": answer.finish_reason}
+    return _shared_fields(case) | given
 
 
 def grade_entry(

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.integrity.digest import digest_text
 from medlive.snapshot.slices import Slice
+
+from .livemedbench import posting_day
 
 IN_PYTHON: Mapping[str, Any] = {"filter": "in Python"}
 """The selection of a part of a snapshot that was chosen by its methods."""
@@ -66,8 +67,4 @@ def select(cases: CaseSet, selection: Selection) -> CaseSet:
 
 def day_of(case: EvaluationCase) -> str | None:
     """The day a case was posted on, `YYYY-MM-DD` as its posting time spells it; None where that cannot be read."""
-    try:
-        posted = datetime.fromisoformat(case.post_time.replace("Z", "+00:00"))
-        return posted.date().isoformat()
-    except ValueError:
-        return None
+    return posting_day(case.post_time)
