@@ -131,6 +131,8 @@ async def run_model(
             # A case that goes on from another has its turn after that one's.
             waiting = {case.case_id for case in left}
             turn = [case for case in left if case.after not in waiting]
+            if not turn:  # Cases that go on from each other
+                break
             stopped = await work_through(
                 turn,
                 ask,
@@ -213,11 +215,8 @@ async def begin_run(
                 replace(case, turns=case.turns or (Turn("user", case.question),))
             )
     if (prompt.without is not None) is not (open_book is not None):
-        named = f"the template {prompt.name}"
         raise UsageError(
-            f"{named} takes no evidence"
-            if open_book
-            else f"{named} needs an index of evidence"
+            f"the template {prompt.name} and what is put before questions do not fit: evidence belongs to open-book"
         )
     pinned = TemplateUse.model_validate(prompt)
     evidence = None

@@ -175,20 +175,17 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
     """
     notes: list[str] = []
     cases: dict[str, EvaluationCase] = {}
-    reader = READERS[format_]
-    for place, raw in reader.rows(_text_of(path), path.name):
-        where = f"{path.name}, {place}"
+    for place, raw in READERS[format_].rows(_text_of(path), path.name):
         try:
             if isinstance(raw, str):
                 raise ValueError(raw)
-            fields = reader.case(raw)
             # What is null is empty.
-            given = {name: fields[name] for name in fields if fields[name] is not None}
+            given = {name: value for name, value in raw.items() if value is not None}
             row = _CaseRow.model_validate(given)
             _check_place(row, cases)
         except ValueError as exc:
             fault = first_fault(exc, "row") if isinstance(exc, ValidationError) else exc
-            notes.append(f"{where}: {fault}; left out")
+            notes.append(f"{path.name}, {place}: {fault}; left out")
             continue
         cases[row.case_id] = row.case()
     if not cases:
@@ -325,7 +322,8 @@ def kqa_rows(
 def kqa_cases(text: str, name: str) -> Rows:
     """The questions; of the table one case for each answer, of the source that gave it."""
     if _is_json(text):
-        yield from json_rows(text, name)
+        for place, row in json_rows(text, name):
+            yield place, row if isinstance(row, str) else _kqa_question(row)
         return
     cases: dict[str, tuple[str, Row]] = {}
     for line, (case_id, criterion_id), row in kqa_rows(text, name):
@@ -342,8 +340,8 @@ def kqa_cases(text: str, name: str) -> Rows:
     yield from cases.values()
 
 
-def kqa_case(raw: Mapping[str, Any]) -> Row:
-    """A question with its statements as a case; a case as it is."""
+def _kqa_question(raw: Mapping[str, Any]) -> Row | str:
+    """A question with its statements as a case, or why it is none; a case as it is."""
     row = dict(raw)
     if "Question" not in row:
         return row
@@ -352,7 +350,7 @@ def kqa_case(raw: Mapping[str, Any]) -> Row:
     for name in (_MUST_HAVE, "Nice_to_have"):
         statements = row.pop(name, [])
         if not isinstance(statements, list):
-            raise ValueError(f"{name}: expected a list")
+            return f"{name}: expected a list"
         for text in statements:
             # Some of its lists hold empty texts.
             if not isinstance(text, str) or text.strip():
@@ -398,8 +396,6 @@ class Reader(NamedTuple):
 
     rows: Callable[[str, str], Rows] = json_rows
     """The rows of a file of cases, by its text and name."""
-    case: Callable[[Mapping[str, Any]], Row] = dict
-    """A row in medlive's fields, or in other names of them. Raises ValueError."""
     answers: Callable[[str, str], Iterable[Row]] | None = None
     """The answers of a file, by its text and name; None: LiveMedBench's form."""
 
@@ -407,11 +403,7 @@ class Reader(NamedTuple):
 READERS: Mapping[str, Reader] = {
     "livemedbench": Reader(),
     "healthbench": Reader(answers=healthbench_answers),
-    "kqa": Reader(
-        rows=kqa_cases,
-        case=kqa_case,
-        answers=kqa_answers,
-    ),
+    "kqa": Reader(rows=kqa_cases, answers=kqa_answers),
     "jsonl": Reader(),
 }
 """A new format is a reader here, and how its files begin in `format_of`."""

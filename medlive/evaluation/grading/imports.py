@@ -78,7 +78,7 @@ def import_run(
     """
     notes: list[str] = []
     rows = answer_rows(responses, format_, notes)
-    answers = read_answers(rows, str(responses), model, notes)
+    answers = read_answers(rows, responses.name, model, notes)
     known = {case.case_id for case in cases.cases}
     if grades is None and known.isdisjoint(answer.case_id for answer in answers):
         wanted = f", such as {cases.cases[0].case_id!r}"
@@ -93,9 +93,7 @@ def import_run(
     if people is not None:
         by_rater = _people_verdicts(people, f"{grades}")
     elif grades is not None:
-        gradings = answer_rows(grades, format_, torn)
-        if gradings and not any("evaluations" in entry for entry in gradings):
-            raise BadInput(f"{grades} holds no gradings: no entry has 'evaluations'")
+        gradings = _read_gradings(grades, format_, torn)
         by_rater[""] = _file_verdicts(cases.cases, gradings, faults)
     use = None
     if template:
@@ -126,6 +124,14 @@ def import_run(
         if format_ == "livemedbench" and judge is None and not torn:
             keep_figures(out, _claim(grades, None, "").judge, place, gradings)
     return replace(result, notes=(*notes, *result.notes))
+
+
+def _read_gradings(path: Path, format_: str, notes: list[str]) -> Gradings:
+    """The entries of a grades file; damaged ones are listed in `notes`. Raises BadInput if none is a grading."""
+    gradings = answer_rows(path, format_, notes)
+    if gradings and not any("evaluations" in entry for entry in gradings):
+        raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
+    return gradings
 
 
 def _claim(
