@@ -231,7 +231,12 @@ def test_a_snapshot_that_does_not_verify_is_taken_only_unverified(
     )
     answers = tmp_path / "r.json"
     answers.write_text(
-        json.dumps({f"ml-{i:04d}": {"model_response": "Rest."} for i in range(CASES)})
+        json.dumps(
+            [
+                {"case_id": f"ml-{i:04d}", "model_response": "Rest."}
+                for i in range(CASES)
+            ]
+        )
     )
     asked = [
         "eval",
