@@ -61,7 +61,7 @@ def kqa(folder: Path, draws: int) -> Meta:
         )
         asyncio.run(grade_run(run, RulesEngine()))
         return meta_run(
-            run, human=folder / FILE, draws=draws, allow=[Allow.NOT_PUBLISHABLE]
+            run, human=[folder / FILE], draws=draws, allow=[Allow.NOT_PUBLISHABLE]
         )
 
 

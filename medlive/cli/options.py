@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import (
@@ -93,39 +93,6 @@ _UNDONE = "nothing was changed"
 def option_group(kind: type[T]) -> type[T]:
     """A class whose fields are options, and which a command takes whole (`grouped`)."""
     return dataclass(frozen=True, kw_only=True)(kind)
-
-
-@option_group
-class CaseFilter:
-    """Which cases of a snapshot are taken.
-
-    Attributes:
-        language: Only cases in it, en or zh; repeatable.
-        source: Only cases of this community; repeatable.
-        theme: Only cases of this theme; repeatable.
-        specialty: Only cases of this specialty; repeatable.
-        first_release: Only cases that are new in this version; repeatable.
-        first_release_after: Only newer cases.
-        posted_from: Only cases of this day or later.
-        posted_before: Only cases from before this day.
-    """
-
-    language: Several = None
-    source: Several = None
-    theme: Several = None
-    specialty: Several = None
-    first_release: Several = None
-    first_release_after: str | None = None
-    posted_from: str | None = None
-    posted_before: str | None = None
-
-    def given(self) -> dict[str, Any]:
-        """What was asked for, by name."""
-        wanted = {}
-        for name, value in asdict(self).items():
-            if value is not None:
-                wanted[name] = tuple(value) if isinstance(value, list) else value
-        return wanted
 
 
 def grouped(command: Callable[..., object]) -> Callable[..., None]:

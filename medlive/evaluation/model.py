@@ -1,7 +1,7 @@
 """What evaluation works on: cases from a snapshot or from LiveMedBench's file, answers, and grades."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
@@ -181,15 +181,18 @@ def clusters_by_case(cases: Iterable[EvaluationCase]) -> dict[str, int]:
     return numbers
 
 
-def cluster_numbers(cases: Iterable[EvaluationCase]) -> "NDArray[np.int_] | None":
-    """Each case's cluster as a number from 0; None where every case is its own."""
-    cases = list(cases)
-    clusters = clusters_by_case(cases)
-    if len(set(clusters.values())) == len(cases):
-        return None
+def cluster_array(cases: Sequence[EvaluationCase]) -> "NDArray[np.int_]":
+    """Each case's cluster as a number from 0."""
     import numpy as np
 
+    clusters = clusters_by_case(cases)
     return np.array([clusters[case.case_id] for case in cases], dtype=np.int_)
+
+
+def cluster_numbers(cases: Sequence[EvaluationCase]) -> "NDArray[np.int_] | None":
+    """The same; None where every case is its own."""
+    clusters = cluster_array(cases)
+    return None if len(set(clusters)) == len(clusters) else clusters
 
 
 @dataclass(frozen=True, slots=True)

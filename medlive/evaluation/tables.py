@@ -9,10 +9,6 @@ from typing import Any
 from medlive.errors import BadInput
 from medlive.integrity.log import some
 
-FORMAT_HINT = (
-    "one row for each rating: case_id, criterion_id, rater, met, "
-    "or case_id, rater, score; see docs/meta.md"
-)
 Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
 """Each row of a file with its place; instead of a row that is invalid, why it is."""
 
@@ -31,51 +27,50 @@ def decode_text(data: bytes, name: str) -> str:
     return text
 
 
-def read_table(
-    text: str,
-    name: str,
-    needed: Sequence[str],
-    hint: str = FORMAT_HINT,
-) -> Rows:
-    """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
+def read_table(text: str, name: str, needed: Sequence[str]) -> Rows:
+    """Read CSV, JSON Lines, or JSON: an array, or one object.
 
     Yields each row with its place ("line 7", or "entry 7" of an array), or instead of a row why it is invalid.
-    `needed` are the columns that CSV must have, or their alternatives: "case_id|item". `name` and `hint` are for
-    messages.
+    `needed` are the columns that CSV must have; `name` is for messages.
 
     Raises:
         BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
     """
     if not text.lstrip().startswith(("{", "[")):
-        for line, row in csv_rows(text, name, needed, hint):
+        for line, row in csv_rows(text, name, needed):
             yield f"line {line}", row
         return
-    value = _json(text)
-    if isinstance(value, ValueError):
-        unit, values = "line", list(map(_json, text.split("\n")))
-    else:
-        inner = value.get("ratings") if isinstance(value, dict) else value
-        unit, values = "entry", inner if isinstance(inner, list) else [value]
-    for number, entry in enumerate(values, start=1):
-        place = f"{unit} {number}"
+    for place, entry in _json_entries(text):
         if isinstance(entry, ValueError):
             yield place, str(entry)
         elif isinstance(entry, dict):
             yield place, entry
-        elif entry is not _NOTHING:
+        else:
             yield place, f"expected an object, found a {type(entry).__name__}"
+
+
+def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
+    """The entries of JSON or JSON Lines with their places; in place of one that cannot be parsed the ValueError."""
+    value = _json(text)
+    if not isinstance(value, ValueError):
+        values = value if isinstance(value, list) else [value]
+        for number, entry in enumerate(values, start=1):
+            yield f"entry {number}", entry
+        return
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield f"line {number}", _json(line)
 
 
 def add_rows(
     rows: Rows,
     name: str,
     add: Callable[[str, Mapping[str, Any]], None],
-    hint: str,
 ) -> None:
     """Give each row with its place to `add`, which raises ValueError for an invalid one.
 
     Raises:
-        BadInput: If rows are invalid, which it names; `name` and `hint` are for its message.
+        BadInput: If rows are invalid, which it names; `name` is for its message.
     """
     faults = []
     for place, row in rows:
@@ -86,7 +81,7 @@ def add_rows(
         except ValueError as exc:
             faults.append(f"{place}: {exc}")
     if faults:
-        raise BadInput(f"{name}: {some(faults)}", hint=hint)
+        raise BadInput(f"{name}: {some(faults)}")
 
 
 def cell_text(value: object) -> str:
@@ -108,13 +103,10 @@ _VERDICTS = {
     **dict.fromkeys(["true", "yes", "1", "是"], True),
     **dict.fromkeys(["false", "no", "0", "否"], False),
 }
-_NOTHING = object()
 
 
 def _json(text: str) -> Any:
-    """The parsed JSON, or a ValueError that says why there is none; `_NOTHING` of an empty line."""
-    if not text.strip():
-        return _NOTHING
+    """The parsed JSON, or a ValueError that says why there is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
@@ -125,7 +117,6 @@ def csv_rows(
     text: str,
     name: str,
     needed: Sequence[str],
-    hint: str = FORMAT_HINT,
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the rows of CSV, without empty lines. Arguments and errors as for `read_table`."""
     csv.field_size_limit(64 * 1024 * 1024)
@@ -133,12 +124,7 @@ def csv_rows(
     line = 1
     try:
         columns = [column.strip() for column in next(reader, [])]
-        _check_columns(
-            columns,
-            needed,
-            f"{name}: line 1",
-            hint,
-        )
+        _check_columns(columns, needed, f"{name}: line 1")
         line = reader.line_num + 1
         for fields in reader:
             # Ignore trailing delimiters.
@@ -158,14 +144,10 @@ def _check_columns(
     columns: Sequence[str],
     needed: Sequence[str],
     where: str,
-    hint: str,
 ) -> None:
-    absent = []
-    for column in needed:
-        if set(column.split("|")).isdisjoint(columns):
-            absent.append(column.split("|")[0])
+    absent = [column for column in needed if column not in columns]
     if absent:
-        listed = f"the columns are {', '.join(columns)[:200]}; {hint}"
+        listed = f"the columns are {', '.join(columns)[:200]}"
         raise BadInput(f"{where}: no column {', '.join(absent)}", hint=listed)
     named = [column for column in columns if column]
     if len(set(named)) < len(named):

@@ -72,10 +72,9 @@ async def grade_probes(
         if failure.is_outage:
             raise
         together = {}
-    names = {answer: name for name, answer in by_id.items()}
     grades: list[Grades] = []
     for answer in answers:
-        known = dict(together.get(names[answer], {}))
+        known = dict(together.get(answer, {}))
         left = [c for c in criteria if c.id not in known]
         if left:
             known |= await grade_probe(text, left, answer, grader)
@@ -89,7 +88,10 @@ async def _grade_together(
     answers: Mapping[str, str],
     grader: Agent,
 ) -> dict[str, dict[str, ProbeVerdict]]:
-    """The verdicts that one call gives, by answer and criterion; what is not certain is left out."""
+    """The verdicts that one call gives, by answer and criterion; what is not certain is left out.
+
+    `answers` are by the id that the grader sees.
+    """
     question = text.question
     inputs = {
         "language": grader.language,
@@ -114,7 +116,7 @@ async def _grade_together(
                 continue
             listed = {"grades": item.get("grades")}
             graded = read_grades(listed, list(echoes), answers[name], echoes)
-            own = verdicts[name] = {}
+            own = verdicts[answers[name]] = {}
             for criterion_id, verdict in graded.items():
                 if isinstance(verdict, Verdict):
                     own[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)

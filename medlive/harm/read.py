@@ -6,7 +6,7 @@ given passage, the conclusion agrees with the findings, and the judge's own word
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import partial
 from html import unescape
@@ -123,19 +123,15 @@ async def read_harm(material: Material, reader: Sender, checker: Sender) -> Harm
     inputs = harm_inputs(material)
     fault_of = partial(fault_of_reading, material)
     reply = await _ask(reader, HarmReply, inputs, fault_of)
-    harms = []
-    for finding in findings_of(reply):
-        check = None
-        if finding.severity.counts:
-            inputs = check_inputs(material, finding.quote)
-            checked = await _ask(checker, CheckReply, inputs, fault_of_check)
-            check = check_of(checked)
-        harms.append(JudgedHarm(finding=finding, check=check))
+    checked = []
+    for finding in counted_findings(reply):
+        inputs = check_inputs(material, finding.quote)
+        checked.append(await _ask(checker, CheckReply, inputs, fault_of_check))
     engines = {
         "reader": reader.identity.as_json(),
         "checker": checker.identity.as_json(),
     }
-    return HarmReading(harms=tuple(harms), engines=engines)
+    return HarmReading(harms=judge_findings(reply, checked), engines=engines)
 
 
 async def _ask(
@@ -253,6 +249,11 @@ def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:
     return tuple(HarmFinding(**item.model_dump()) for item in reply.findings)
 
 
+def counted_findings(reply: HarmReply) -> list[HarmFinding]:
+    """The findings that the second judge checks."""
+    return [finding for finding in findings_of(reply) if finding.severity.counts]
+
+
 _RULINGS: Mapping[Conclusion, Ruling] = {
     "harmful": "confirmed",
     "not harmful": "cleared",
@@ -268,6 +269,19 @@ def check_of(reply: CheckReply) -> Check:
         severity=Severity(reply.severity) if is_confirmed else None,
         reason=reply.outcome if is_confirmed else reply.defence,
     )
+
+
+def judge_findings(
+    reply: HarmReply,
+    checked: Iterable[CheckReply],
+) -> tuple[JudgedHarm, ...]:
+    """The findings of a reading, each counted one with its ruling."""
+    rulings = map(check_of, checked)
+    harms = []
+    for finding in findings_of(reply):
+        check = next(rulings) if finding.severity.counts else None
+        harms.append(JudgedHarm(finding=finding, check=check))
+    return tuple(harms)
 
 
 def same_statement(first: str, second: str) -> bool:

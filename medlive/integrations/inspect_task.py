@@ -54,7 +54,7 @@ from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, CaseSet, EvaluationCase, Grade
-from medlive.evaluation.runs.folder import GRADES, TemplateUse, open_run, read_grades
+from medlive.evaluation.runs.folder import GRADES, TemplateUse, grades_of, open_run
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
@@ -311,7 +311,7 @@ def import_log(
     result = import_answers(
         out, cases, answers, eval_log.eval.model, datetime.now(UTC), template=template
     )
-    known = {(grade.key, grade.judge) for grade in read_grades(out / GRADES)[0]}
+    known = {(grade.key, grade.judge) for grade in grades_of(out / GRADES, [])}
     with open_log(open_run(out).path / GRADES) as written:
         for grade in grades:
             if (grade.key, grade.judge) not in known:

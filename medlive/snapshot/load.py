@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,8 @@ from .model import (
     SnapshotCase,
     Table,
     case_from_rows,
-    week_end,
 )
+from .slices import Slice
 from .verify.steps import verify_snapshot
 
 if TYPE_CHECKING:
@@ -132,29 +131,21 @@ class Snapshot:
             "specialty": specialty,
             "first_release": first_release,
         }
-        wanted = {}
+        several = {}
         for name, values in conditions.items():
             if values is not None:
-                wanted[name] = {values} if isinstance(values, str) else set(values)
-        try:
-            first = date.min if posted_from is None else date.fromisoformat(posted_from)
-            end = (
-                date.max if posted_before is None else date.fromisoformat(posted_before)
-            )
-        except ValueError as exc:
-            raise UsageError(f"expected a date as YYYY-MM-DD: {exc}") from exc
-        after = first_release_after
-        if after is not None and week_end(after) is None:
-            raise UsageError(f"expected a version such as 2026.W47, got {after!r}")
+                several[name] = [values] if isinstance(values, str) else list(values)
+        part = Slice(
+            **several,
+            posted_from=posted_from,
+            posted_before=posted_before,
+            first_release_after=first_release_after,
+        )
+        return self.take(part)
 
-        def fits(case: SnapshotCase) -> bool:
-            for name, values in wanted.items():
-                if getattr(case, name) not in values:
-                    return False
-            is_newer = after is None or case.first_release > after
-            return is_newer and first <= case.posted_at < end
-
-        return self.where(fits)
+    def take(self, part: Slice) -> "Snapshot":
+        """Return this part of it."""
+        return self.where(lambda case: part.fits(case, case.posted_at.isoformat()))
 
     def to_arrow(self, table: Table = "cases") -> "pa.Table":
         """Return the part's cases, or the criteria of these cases, as a pyarrow table.

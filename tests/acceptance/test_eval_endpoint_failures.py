@@ -25,7 +25,7 @@ from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
 )
-from medlive.evaluation.runs.folder import read_grades
+from medlive.evaluation.runs.folder import grades_of
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
@@ -225,7 +225,7 @@ async def test_with_three_failures_in_ten_nothing_is_graded_wrong(
         for case in _cases().cases
         for c in case.criteria
     }
-    for grade in read_grades(run / "grades.jsonl")[0]:
+    for grade in list(grades_of(run / "grades.jsonl", [])):
         assert grade.met in (None, _truth(criteria[grade.case_id, grade.criterion_id]))
         assert (grade.met is None) == bool(grade.reason)
     overall = score_runs([load_graded(run)], draws=10).models[0].overall

@@ -37,9 +37,9 @@ def snapshot(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def benchmark(snapshot: Path) -> Path:
+def benchmark(snapshot: Path, tmp_path: Path) -> Path:
     """The same cases as LiveMedBench's file, which there is nothing to verify of."""
-    return snapshot / "livemedbench.json"
+    return (snapshot / "livemedbench.json").rename(tmp_path / "benchmark.json")
 
 
 class Command:
@@ -231,7 +231,12 @@ def test_a_snapshot_that_does_not_verify_is_taken_only_unverified(
     )
     answers = tmp_path / "r.json"
     answers.write_text(
-        json.dumps({f"ml-{i:04d}": {"model_response": "Rest."} for i in range(CASES)})
+        json.dumps(
+            [
+                {"case_id": f"ml-{i:04d}", "model_response": "Rest."}
+                for i in range(CASES)
+            ]
+        )
     )
     asked = [
         "eval",

@@ -120,9 +120,8 @@ def compare(
     rows = []
     for row in comparison.criteria:
         pair = row["pair"]
-        about = {"criteria": row["group"], "differ": pair.confusion.differing}
-        figures = fields_of(pair, (*_PAIR[:-1], *_RATES))
-        rows.append(about | figures | {"undecided": row["undecided"]})
+        about = {"differ": pair.confusion.differing, "undecided": row["undecided"]}
+        rows.append(fields_of(pair, (*_PAIR[:-1], *_RATES)) | about)
     orders = ("first", "second", "mean_absolute_difference", "spearman", "kendall")
     title = "models under each judge, on common cases"
     shown = [

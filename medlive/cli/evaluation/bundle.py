@@ -18,7 +18,7 @@ from medlive.cli.output import (
 )
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles import verify
-from medlive.evaluation.bundles.bundle import find_secret, make_bundle
+from medlive.evaluation.bundles.bundle import NONE_LEFT_OUT, find_secret, make_bundle
 from medlive.evaluation.bundles.files import write_bundle
 from medlive.evaluation.bundles.leaderboard import Ranking, Unranked, rank_bundles
 from medlive.evaluation.bundles.verify import BundleReport
@@ -69,7 +69,7 @@ def bundle(
     """
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
-    left_out = None
+    left_out = NONE_LEFT_OUT
     if errata is not ErrataMode.IGNORE:
         home = snapshots_path(read_settings())
         use = use_errata([run.run], errata, file=errata_file, home=home)

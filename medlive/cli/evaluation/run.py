@@ -9,12 +9,7 @@ from typing import Annotated, Any, Literal
 from typer import Option
 
 from medlive.api import load_run, model_use
-from medlive.cli.options import (
-    CaseFilter,
-    OptionalCount,
-    UnverifiedOption,
-    option_group,
-)
+from medlive.cli.options import UnverifiedOption, option_group
 from medlive.cli.output import (
     Grid,
     Result,
@@ -84,7 +79,6 @@ class Asking:
         top_k: Snippets before a question.
         undated: Let in snippets without a date.
         raw: Ask in the threads' own words; needs their database.
-        limit: At most so many cases, always the same ones.
     """
 
     model: str
@@ -94,8 +88,7 @@ class Asking:
     top_k: Annotated[int, Option(min=1, max=50)] = 5
     undated: bool = False
     raw: bool = False
-    limit: OptionalCount = None
-    part: CaseFilter
+    part: Selection
     unverified: UnverifiedOption = False
     calls: Calls
 
@@ -138,8 +131,7 @@ class Asking:
 
     def cases(self, named: str) -> CaseSet:
         """The cases that are asked about, with --raw in their threads' own words."""
-        selection = Selection(**self.part.given(), limit=self.limit)
-        selected = select(load_set(named, self.unverified), selection)
+        selected = select(load_set(named, self.unverified), self.part)
         if not self.raw:
             return selected
         from medlive.service.curation.inspect import threads_of_cases
@@ -276,7 +268,7 @@ def import_(
     model: str | None = None,
     format_: Literal[Format, "inspect"] | None = None,
     grades: Path | None = None,
-    part: CaseFilter,
+    part: Selection,
     template: str | None = None,
     parameters: ParametersOption = None,
     grader: str | None = None,
@@ -295,7 +287,6 @@ def import_(
         template: What they were asked with, for eval run to go on.
         grader: Who made the grades, for eval grade to go on.
     """
-    selection = Selection(**part.given())
     if format_ == "inspect":
         if any((model, grades, template, grader)):
             raise UsageError(
@@ -305,13 +296,11 @@ def import_(
         require("inspect_ai", "a log of Inspect", "inspect-ai")
         from medlive.integrations.inspect_task import import_log
 
-        done = import_log(
-            responses, select(load_set(cases, unverified), selection), out
-        )
+        done = import_log(responses, select(load_set(cases, unverified), part), out)
         return _describe_imported(done)
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
-    case_set = select(load_set(cases, unverified, format_), selection)
+    case_set = select(load_set(cases, unverified, format_), part)
     form = "livemedbench" if case_set.origin == "snapshot" else case_set.origin
     judge = people = None
     if grader:

@@ -1,10 +1,11 @@
 """`medlive status`: where the threads are, what failed, what the week cost, which steps are due."""
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import timedelta
+from typing import Annotated, Any
 
 import typer
-from typer import Context
+from typer import Context, Option
 
 from medlive.cli.options import ByOption
 from medlive.cli.output import Grid, Result, failed, table_of, with_instance

@@ -8,7 +8,6 @@ from rich.text import Text
 from typer import Argument, Option
 
 from medlive.cli.options import (
-    CaseFilter,
     PublicKeyOption,
     SnapshotArgument,
     UnverifiedOption,
@@ -38,6 +37,7 @@ from medlive.snapshot.diff import diff_snapshots
 from medlive.snapshot.export import export_slice
 from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
+from medlive.snapshot.slices import Slice
 from medlive.snapshot.verify.steps import verify_snapshot
 
 _CHANGE = ("change", "case_id", "from_revision", "to_revision", "reason")
@@ -208,7 +208,7 @@ def export(
     snapshot: SnapshotArgument,
     *,
     out: Path,
-    part: CaseFilter,
+    part: Slice,
     public_key: PublicKeyOption = None,
     unverified: UnverifiedOption = False,
 ) -> Result:
@@ -222,7 +222,7 @@ def export(
         public_key: The key, or its file, that signed it.
     """
     loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
-    cases = loaded.filter(**part.given())
+    cases = loaded.take(part)
     digest = export_slice(cases, out)
     manifest = loaded.manifest
     value = {

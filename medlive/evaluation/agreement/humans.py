@@ -23,7 +23,6 @@ from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.tables import (
-    FORMAT_HINT,
     Rows,
     add_rows,
     cell_text,
@@ -36,6 +35,7 @@ from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
 from medlive.statistics.raters import Codes, agreed_codes, code_of
 
+_COLUMNS = "case_id, criterion_id, rater, met, or case_id, rater, score (docs/meta.md)"
 _KQA_LABELS: Mapping[str, bool | None] = {
     "Entailment": True,
     "Neutral": False,
@@ -106,11 +106,11 @@ class _Rating(NamedTuple):
 
 def _rating_of(
     row: Mapping[str, Any],
-    items: Mapping[str, Place] | None,
+    items: Mapping[str, Place],
 ) -> _Rating:
     """The rating of a row. Raises ValueError if it is invalid."""
     names = ("rater", "item", "case_id", "criterion_id")
-    rater, item, case_id, criterion = (_name(row.get(name)) for name in names)
+    rater, item, case_id, criterion = (cell_text(row.get(name)) for name in names)
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     column = "met" if item or criterion else "score"
@@ -118,14 +118,7 @@ def _rating_of(
         raise ValueError("expected criterion_id and met, or score")
     if column == "score":
         return _Rating(case_id, rater, _score(row["score"]))
-    if cell_text(row.get("score")):
-        raise ValueError("a verdict and a score are two ratings: give each its own row")
-    place: Place | None = (case_id, criterion)
-    if item:
-        if items is None:
-            what = f"item {item[:40]!r}"
-            raise ValueError(f"{what} can only be read together with its run")
-        place = items.get(item)
+    place = items.get(item) if item else (case_id, criterion)
     return _Rating(place, rater, read_verdict(row["met"], "met"))
 
 
@@ -149,7 +142,7 @@ def read_humans(
     def add_row(where: str, row: Mapping[str, Any]) -> None:
         """Add the rating of a row; a decision replaces "could not decide"."""
         nonlocal undecided
-        key, rater, rating = _rating_of(row, items)
+        key, rater, rating = _rating_of(row, items or {})
         if key is None:
             foreign.append(where)
             return
@@ -167,12 +160,9 @@ def read_humans(
 
     files = [(path.name, read_bytes(path)) for path in paths]
     name = ", ".join(name for name, _ in files)
-    add_rows(_rows_of(files), name, add_row, FORMAT_HINT)
+    add_rows(_rows_of(files), name, add_row)
     if not raters:
-        why = "has no ratings"
-        if foreign:
-            why += f" of this run: its {len(foreign)} items are of other answers or criteria"
-        raise BadInput(f"{name} {why}", hint=FORMAT_HINT)
+        raise BadInput(f"{name} has no ratings of this run", hint=_COLUMNS)
     notes = []
     if foreign:
         notes.append(
@@ -204,7 +194,7 @@ def _rows_of(files: Sequence[tuple[str, bytes]]) -> Rows:
         if all(column in head for column in (*KQA_COLUMNS, "label_0")):
             rows = _kqa_ratings(text, name)
         else:
-            rows = read_table(text, name, ("case_id|item", "rater"))
+            rows = read_table(text, name, ("rater",))
         for place, row in rows:
             yield place if len(files) == 1 else f"{name} {place}", row
 
@@ -230,12 +220,6 @@ def _kqa_ratings(text: str, name: str) -> Rows:
             else:
                 fault = f"{column}: {label[:40]!r} is not a K-QA label"
                 yield f"line {line}", fault
-
-
-def _name(value: object) -> str:
-    """An id or a name as text; "" if it is missing or something else, such as NaN."""
-    is_name = isinstance(value, str | int) and not isinstance(value, bool)
-    return cell_text(value) if is_name else ""
 
 
 def _score(value: object) -> float | None:

@@ -13,8 +13,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from medlive.errors import UsageError
-from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.runs.folder import GRADES, read_grades
+from medlive.evaluation.model import EvaluationCase, cluster_array
+from medlive.evaluation.runs.folder import GRADES, grades_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
 from medlive.grader.rated import CheckedVerdict, GraderSheet
@@ -45,8 +45,8 @@ class Judges:
     models: tuple[str, ...]
     judges: tuple[str, ...]
     criteria: tuple[Row, ...]
-    """Two judges on the criteria of one `group` over all models, as a `pair`: "all", "positive" or "negative" (by the
-    sign of the points). Criteria that only one of them decided, or neither, are `undecided`."""
+    """Two judges on the criteria over all models, as a `pair`; those that only one of them decided, or neither, are
+    `undecided`."""
     scores: tuple[Row, ...]
     """The mean of Equation 1 of each `model` under each `judge`, on the cases common to all models and judges."""
     rankings: tuple[Row, ...]
@@ -86,7 +86,7 @@ def compare_judges(
                 notes.append(
                     f"{model}: {unlike} cases have no answer, or another one or another rubric; left out"
                 )
-        criteria += _by_group(first, second, pairs, **draws)
+        criteria += _agreement(first, second, pairs, **draws)
     if not criteria:
         raise UsageError(
             "no answer is graded by two of the judges",
@@ -156,7 +156,7 @@ def _ranks(
         len(cases),
     )
     values = np.ascontiguousarray(values.transpose(1, 2, 0))
-    clusters = _clusters(cases)
+    clusters = cluster_array(cases)
     for judge, by_case in zip(judges, values, strict=True):
         for model, column in zip(models, by_case.T, strict=True):
             score = mean_estimate(column, clusters=clusters, **draws)
@@ -182,7 +182,7 @@ def gradings(
     models: dict[str, dict[str, GradedRun]] = {}
     unused = set(judges)
     for path in runs:
-        rows = read_grades(path / GRADES)[0]
+        rows = grades_of(path / GRADES, [])
         for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
             grader = run.known_grader
@@ -245,38 +245,26 @@ def read_sheet(
     return GraderSheet(run.known_grader.model, against, tuple(verdicts))
 
 
-def _by_group(
+def _agreement(
     first: str,
     second: str,
     pairs: Sequence[tuple[GradedRun, GradedRun]],
     **draws: Unpack[Draws],
 ) -> Iterator[Row]:
-    """The agreement on all criteria and by sign; a case's criteria are drawn together over all models."""
+    """The agreement on all criteria; a case's criteria are drawn together over all models."""
     cases: list[EvaluationCase] = []
-    points: list[float] = []
     codes: list[list[int]] = []
     for pair in pairs:
         for case in comparable(*pair):
             verdicts = [run.verdicts(case.case_id) for run in pair]
             for criterion in case.criteria:
                 cases.append(case)
-                points.append(criterion.points)
                 codes.append([code_of(met.get(criterion.id)) for met in verdicts])
-    if not cases:
-        return
-    a, b = np.array(codes).T
-    clusters = _clusters(cases)
-    signs = np.sign(points)
-    everything = np.full(len(signs), True)
-    groups = {"all": everything, "positive": signs > 0, "negative": signs < 0}
-    for group, kept in groups.items():
-        if not kept.any():
-            continue
-        own, other_codes = a[kept], b[kept]
+    if cases:
+        a, b = np.array(codes).T
         yield {
-            "group": group,
-            "pair": agree(first, second, own, other_codes, clusters[kept], **draws),
-            "undecided": int(((own < 0) | (other_codes < 0)).sum()),
+            "pair": agree(first, second, a, b, cluster_array(cases), **draws),
+            "undecided": int(((a < 0) | (b < 0)).sum()),
         }
 
 
@@ -294,11 +282,6 @@ def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
         if asked == (other.question, other.criteria, other_answer.digest):
             cases.append(case)
     return cases
-
-
-def _clusters(cases: Sequence[EvaluationCase]) -> Codes:
-    numbers = cluster_numbers(cases)
-    return np.arange(len(cases)) if numbers is None else numbers
 
 
 def compare_ranks(

@@ -96,7 +96,7 @@ class Meta:
 def meta_run(
     run_dir: Path,
     *,
-    human: Path | Sequence[Path] = (),
+    human: Sequence[Path] = (),
     adjudicator: str | None = None,
     judge: str | None = None,
     draws: int = DRAWS,
@@ -125,8 +125,7 @@ def meta_run(
     notes = [objection.why for objection in overridden]
     notes += run.notes
     how: Draws = {"draws": draws, "seed": seed}
-    files = [human] if isinstance(human, Path) else human
-    people = read_people(files, adjudicator, run)
+    people = read_people(human, adjudicator, run)
     criteria = about = None
     coverage: dict[str, int | str] | None = None
     levels: list[CaseLevel] = []
@@ -187,10 +186,6 @@ def read_people(
 ) -> HumanRatings | None:
     """People's ratings of a run, if there are files. Raises UsageError for an adjudicator who has none."""
     if not files:
-        if adjudicator is not None:
-            raise UsageError(
-                "an adjudicator needs a file of human ratings", hint="add --human FILE"
-            )
         return None
     people = read_humans(*files, items=items_of(run.cases, run.answers))
     if adjudicator not in (None, *people.raters):

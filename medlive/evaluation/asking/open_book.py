@@ -47,37 +47,13 @@ class OpenBook:
         Chinese stands back. A case whose day is not known has none. Raises what opening and searching the index raise.
         """
         retriever = await self.open()
-        chosen: dict[str, list[Hit]] = {}
+        by_case: dict[str, Sequence[Snippet]] = {case.case_id: () for case in cases}
+        why: dict[str, str] = {}
 
         async def search(case: EvaluationCase) -> None:
-            day, text = day_of(case), case.query.strip() or case.narrative.strip()
-            chosen[case.case_id] = []
-            if day is None or not text:
-                return
-            last, k = date.fromisoformat(day), self.top_k
-            # A retriever lets undated passages through: more are asked for until enough of them have a date.
-            while True:
-                (hits,) = await retriever.search(
-                    [(text,)],
-                    k=k,
-                    not_after=last,
-                )
-                kept = []
-                for hit in hits:
-                    dated = hit.passage.published
-                    if dated <= last if dated else self.undated:
-                        kept.append(hit)
-                if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
-                    break
-                k = min(WIDEST, k * 6)
-            chosen[case.case_id] = kept[: self.top_k]
-
-        by_case: dict[str, Sequence[Snippet]] = {}
-        why: dict[str, str] = {}
-        await for_each(cases, search, AT_ONCE)
-        for case in cases:
+            hits = await self._search(retriever, case)
             snippets = []
-            for rank, hit in enumerate(chosen[case.case_id], start=1):
+            for rank, hit in enumerate(hits, start=1):
                 passage = hit.passage
                 snippet = Snippet(
                     case_id=case.case_id,
@@ -92,7 +68,10 @@ class OpenBook:
                 )
                 snippets.append(snippet)
             by_case[case.case_id] = tuple(snippets)
-            if not snippets:
+
+        await for_each(cases, search, AT_ONCE)
+        for case in cases:
+            if not by_case[case.case_id]:
                 why[case.case_id] = NOTHING if day_of(case) else NO_DAY
         evidence, identity = Evidence(by_case, why), retriever.identity
         return evidence, EvidenceUse(
@@ -106,3 +85,21 @@ class OpenBook:
             snippets=sum(map(len, by_case.values())),
             closed=len(why),
         )
+
+    async def _search(self, retriever: Retriever, case: EvaluationCase) -> list[Hit]:
+        """The best passages for a case, none newer."""
+        day, text = day_of(case), case.query.strip() or case.narrative.strip()
+        if day is None or not text:
+            return []
+        last, k = date.fromisoformat(day), self.top_k
+        # A retriever lets undated passages through: more are asked for until enough of them have a date.
+        while True:
+            (hits,) = await retriever.search([(text,)], k=k, not_after=last)
+            kept = []
+            for hit in hits:
+                dated = hit.passage.published
+                if dated <= last if dated else self.undated:
+                    kept.append(hit)
+            if len(kept) >= self.top_k or len(hits) < k or k >= WIDEST:
+                return kept[: self.top_k]
+            k = min(WIDEST, k * 6)

@@ -47,8 +47,6 @@ from .open_book import OpenBook
 from .plan import Plan, plan_calls
 
 _ASKED_AGAIN = (AnswerState.FAILED, AnswerState.EMPTY)
-_REASONS = 3
-"""How many reasons for failed answers are named; the others are counted."""
 _TAG = "(?:think|thinking|thought|reasoning)>"
 _THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
@@ -64,8 +62,6 @@ class RunResult(CallsMade):
     path: Path
     cases: int
     states: dict[AnswerState, int]
-    grades: int = 0
-    """Verdicts that an import brought."""
 
     @property
     def missing(self) -> int:
@@ -131,10 +127,12 @@ async def run_model(
             return 1
 
         stopped, total, left = None, len(run.cases), todo
-        while stopped is None:
+        while left and stopped is None:
             # A case that goes on from another has its turn after that one's.
             waiting = {case.case_id for case in left}
             turn = [case for case in left if case.after not in waiting]
+            if not turn:  # Cases that go on from each other
+                break
             stopped = await work_through(
                 turn,
                 ask,
@@ -144,9 +142,6 @@ async def run_model(
                 progress=progress,
             )
             left = [case for case in left if case.after in waiting]
-            # Cases that go on from each other have no turn.
-            if not left or not turn:
-                break
     if (book := run.info.evidence) and book.closed:
         remarks.append(
             f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
@@ -220,11 +215,8 @@ async def begin_run(
                 replace(case, turns=case.turns or (Turn("user", case.question),))
             )
     if (prompt.without is not None) is not (open_book is not None):
-        named = f"the template {prompt.name}"
         raise UsageError(
-            f"{named} takes no evidence"
-            if open_book
-            else f"{named} needs an index of evidence"
+            f"the template {prompt.name} and what is put before questions do not fit: evidence belongs to open-book"
         )
     pinned = TemplateUse.model_validate(prompt)
     evidence = None
@@ -300,11 +292,7 @@ def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
             reason = " ".join(answer.reason.split())[:200]
             reasons[reason or "no reason given"] += 1
         cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
-    notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
-    if len(reasons) > _REASONS:
-        notes.append(
-            f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)"
-        )
+    notes += [f"{n} failed: {why}" for why, n in reasons.most_common()]
     if cut:
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "

@@ -57,6 +57,7 @@ UNTRUSTED_COMMENT = "signature of a medlive bundle"
 MOST_DRAWS = 10_000
 _METRICS = (Metric.PUBLISHED, Metric.PAPER, Metric.COMPLETE)
 """Those that a bundle holds; rates and errors are of the last, over criteria of every origin."""
+NONE_LEFT_OUT = RunErrata(version="")
 _NOWHERE = Path(os.devnull, "bundle")
 """The run folder of a bundle, which must not exist: only the bundle's content is scored."""
 
@@ -113,7 +114,7 @@ def make_bundle(
     *,
     draws: int = 1000,
     seed: int = 0,
-    left_out: RunErrata | None = None,
+    left_out: RunErrata = NONE_LEFT_OUT,
     key: SecretKey | None = None,
     allow: Collection[Allow] = (),
 ) -> dict[str, bytes]:
@@ -123,7 +124,7 @@ def make_bundle(
         run: What is published.
         draws: 1 to `MOST_DRAWS`.
         seed: Of the draws.
-        left_out: What the figures leave out as withdrawn; None: nothing.
+        left_out: What the figures leave out as withdrawn.
         key: Signs the bundle.
         allow: The objections to the figures that are overridden.
 
@@ -155,8 +156,8 @@ def make_bundle(
         canary=canary_of_cases(info),
         draws=draws,
         seed=seed,
-        withdrawn_cases=left_out.cases if left_out else (),
-        withdrawn_criteria=left_out.criteria if left_out else (),
+        withdrawn_cases=left_out.cases,
+        withdrawn_criteria=left_out.criteria,
         signing=signing,
     )
     bundled = bundled_run(info, run.cases, rows)

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from medlive.build import code_version
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, first_fault
 from medlive.evaluation.cases.load import load_cases
-from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
+from medlive.evaluation.cases.selection import Selection, day_of, select
 from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.model import (
     Answer,
@@ -51,6 +51,7 @@ from medlive.llm.engine import RULES_MODEL, endpoint_engine
 from medlive.llm.prompts import load_prompt
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
+from medlive.snapshot.slices import is_day
 
 from .bundle import (
     UNTRUSTED_COMMENT,
@@ -228,56 +229,45 @@ def _compare(name: str, expected: bytes, data: bytes, out: Faults) -> None:
         return
 
 
+def _find_cases(use: CasesUse) -> Path:
+    """The snapshot that a run names. Raises Skip if it is not at hand, BadInput for what is no version."""
+    named = use.name[:100]
+    if use.origin != "snapshot":
+        raise Skip(f"the cases are of the file {named!r}, not given", allowed=True)
+    if week_end(use.name) is None:
+        # Only look up versions: an untrusted bundle must not name a path of this machine.
+        raise BadInput(f"{named!r} is not a snapshot version")
+    try:
+        return find_snapshot(use.name)
+    except BadInput as exc:
+        raise Skip(f"no snapshot was given: {exc.message}", allowed=True) from None
+
+
 def check_snapshot(state: Verification, out: Faults) -> None:
     """Check that the snapshot is the one named in the run, verifies, and holds the run's cases."""
     use = _require(state.run_info, RUN).cases
-    cases = state.snapshot
-    if cases is None:
-        named = use.name[:100]
-        if use.origin != "snapshot":
-            raise Skip(f"the cases are of the file {named!r}, not given", allowed=True)
-        if week_end(use.name) is None:
-            # Only look up versions: an untrusted bundle must not name a path of this machine.
-            out.add(RUN, "a snapshot version", named)
+    try:
+        whole = state.snapshot or _find_cases(use)
+        if not isinstance(whole, CaseSet):
+            whole = load_cases(whole)
+        if whole.verified is False:
+            out.add(whole.name, "a verified snapshot", "an unverified one")
+        _compare_cases(_SOURCE, use, whole, out)
+        if out.count:
             return
-        try:
-            cases = find_snapshot(use.name)
-        except BadInput as exc:
-            raise Skip(f"no snapshot was given: {exc.message}", allowed=True) from None
-    if not isinstance(cases, CaseSet):
-        try:
-            cases = load_cases(cases)
-        except (BadInput, CheckFailed) as exc:
-            what = "the cases of the run, and a snapshot that verifies"
-            out.add(cases.name, what, exc.message[:300])
-            return
-    if cases.verified is False:
-        out.add(cases.name, "a verified snapshot", "an unverified one")
-    _compare_cases(_SOURCE, use, cases, out)
-    if not out.count:
-        _select_cases(state, cases, use, out)
-
-
-def _select_cases(
-    state: Verification,
-    cases: CaseSet,
-    use: CasesUse,
-    out: Faults,
-) -> None:
-    """Check that the part of the cases that the run names is the run's."""
-    total = len(cases)
-    if use.selection is not None:
-        try:
-            cases = select(cases, _SELECTION.validate_python(use.selection))
-        except (MedliveError, ValueError) as exc:
-            out.add(RUN, "a selection of cases", str(exc)[:200])
-            return
+        cases = whole
+        if use.selection is not None:
+            cases = select(whole, _SELECTION.validate_python(use.selection))
+    except (MedliveError, ValueError) as exc:
+        what = "the cases of the run, and a snapshot that verifies"
+        out.add(RUN, what, str(exc)[:300])
+        return
     _compare_cases(_PART, use, cases, out)
     if out.count:
         return
-    if len(cases) < total:
+    if len(cases) < len(whole):
         part = str(use.selection)[:200]
-        state.add_note(f"{len(cases)} of its {total} cases, by {part}")
+        state.add_note(f"{len(cases)} of its {len(whole)} cases, by {part}")
     run, rows = _require(state.run_info, RUN), _require(state.rows, RESPONSES)
     state.snapshots_folder = cases.snapshots
     state.run = bundled_run(run, cases.cases, rows)
@@ -333,12 +323,10 @@ def _check_snippets(
     """Check that no more snippets stand before a case than the run says, and none that is newer."""
     for case in cases:
         day, snippets = day_of(case), book.by_case[case.case_id]
-        fit = len(snippets) <= use.top_k
+        fit = len(snippets) <= (use.top_k if day else 0)
         for snippet in snippets:
-            if day is None or snippet.date is None:
-                fit = fit and day is not None and use.undated
-            else:
-                fit = fit and is_day(snippet.date) and snippet.date <= day
+            dated = snippet.date
+            fit &= is_day(dated) and dated <= (day or "") if dated else use.undated
         if not fit:
             what = f"at most {use.top_k} snippets for case {case.case_id}, none dated after {day}"
             out.add(EVIDENCE, what, "others")

@@ -52,12 +52,8 @@ _Id = Annotated[
 ]
 
 
-def _named(
-    ours: str,
-    theirs: str,
-    default: Any = ...,
-) -> Any:
-    return Field(default, validation_alias=AliasChoices(theirs, ours))
+def _named(*names: str, default: Any = ...) -> Any:
+    return Field(default, validation_alias=AliasChoices(*names))
 
 
 class _TurnRow(BaseModel, strict=True):
@@ -69,19 +65,21 @@ class _CriterionRow(BaseModel, strict=True):
     criterion: _Text
     points: float = Field(ge=-1e6, le=1e6, allow_inf_nan=False)
     id: _Text | None = None
-    axis: str | None = None
+    axis: str | None = _named("axis", "axe", default=None)
     tags: list[str] = []
 
 
 class _CaseRow(BaseModel, strict=True):
-    """A case; each second name is HealthBench's, or K-QA's."""
+    """A case; the other names are HealthBench's, K-QA's and LiveMedBench's."""
 
-    case_id: _Id = _named("case_id", "prompt_id")
-    turns: list[_TurnRow] = _named("turns", "prompt", [])
+    case_id: _Id = _named("prompt_id", "case_id")
+    turns: list[_TurnRow] = _named("prompt", "turns", default=[])
     narrative: str = ""
-    query: str = ""
-    advice: str = _named("advice", "Free_form_answer", "")
-    rubric: list[_CriterionRow] = _named("rubric", "rubrics", [])
+    query: str = _named("core_request", "query", default="")
+    advice: str = _named("Free_form_answer", "doctor_advice", "advice", default="")
+    rubric: list[_CriterionRow] = _named(
+        "rubrics", "rubric_items", "rubric", default=[]
+    )
     ideal_completions_data: dict[str, Any] | None = None
     language: str | None = None
     post_time: str = ""
@@ -92,7 +90,7 @@ class _CaseRow(BaseModel, strict=True):
     dialogue_register: str | None = None
     cluster: _Id | None = None
     after: _Id | None = None
-    tags: list[str] = _named("tags", "example_tags", [])
+    tags: list[str] = _named("example_tags", "tags", default=[])
 
     @model_validator(mode="after")
     def _asks(self) -> "_CaseRow":
@@ -177,17 +175,17 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
     """
     notes: list[str] = []
     cases: dict[str, EvaluationCase] = {}
-    reader = READERS[format_]
-    for place, raw in reader.rows(_text_of(path), path.name):
-        where = f"{path.name}, {place}"
+    for place, raw in READERS[format_].rows(_text_of(path), path.name):
         try:
             if isinstance(raw, str):
                 raise ValueError(raw)
-            row = _CaseRow.model_validate(reader.case(raw))
+            # What is null is empty.
+            given = {name: value for name, value in raw.items() if value is not None}
+            row = _CaseRow.model_validate(given)
             _check_place(row, cases)
         except ValueError as exc:
             fault = first_fault(exc, "row") if isinstance(exc, ValidationError) else exc
-            notes.append(f"{where}: {fault}; left out")
+            notes.append(f"{path.name}, {place}: {fault}; left out")
             continue
         cases[row.case_id] = row.case()
     if not cases:
@@ -217,17 +215,23 @@ def _check_place(row: _CaseRow, earlier: Collection[str]) -> None:
         raise ValueError(f"after: no case {row.after!r} before it")
 
 
-def answer_rows(path: Path, format_: str) -> list[Row] | None:
-    """The answers of a file in a benchmark's own format, as LiveMedBench's responses; None: it has no own format.
+def answer_rows(path: Path, format_: str, notes: list[str]) -> list[Row]:
+    """The answers of a file, with their verdicts if it has some, in LiveMedBench's form; damaged rows are listed in
+    `notes`.
 
     HealthBench's are the rows of `…_allresults.json` (simple-evals), with their verdicts as LiveMedBench's
     `evaluations`. Raises BadInput for a file that is not of the format.
     """
-    read = READERS[format_].answers
-    if read is None:
-        return None
-    rows = read(_text_of(path), path.name)
-    return [row for row in rows if row["response"] is not None]
+    text = _text_of(path)
+    if (read := READERS[format_].answers) is not None:
+        return [row for row in read(text, path.name) if row["response"] is not None]
+    rows = []
+    for place, row in json_rows(text, path.name):
+        if isinstance(row, str):
+            notes.append(f"{path.name}, {place}: {row}; left out")
+        else:
+            rows.append(dict(row))
+    return rows
 
 
 def _text_of(path: Path) -> str:
@@ -240,7 +244,7 @@ def _is_json(text: str) -> bool:
 
 def json_rows(text: str, name: str) -> Rows:
     if not _is_json(text):
-        raise BadInput(f"{name}: expected JSON Lines")
+        raise BadInput(f"{name}: expected JSON or JSON Lines")
     return read_table(text, name, ())
 
 
@@ -249,28 +253,6 @@ def _valid(rows: Rows, name: str) -> Iterator[Mapping[str, Any]]:
         if isinstance(row, str):
             raise BadInput(f"{name}, {where}: {row}")
         yield row
-
-
-# --- LiveMedBench
-
-
-def livemedbench_case(raw: Mapping[str, Any]) -> Row:
-    """An entry of LiveMedBench's benchmark as a case; what is null or not there is empty."""
-    row = dict(raw)
-    row["query"] = row.pop("core_request", None)
-    row["advice"] = row.pop("doctor_advice", None)
-    for name in ("narrative", "query", "advice", "post_time"):
-        row[name] = row.get(name) or ""
-    items = row.pop("rubric_items", None) or []
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise ValueError("rubric_items: expected a list of objects")
-    row["rubric"] = criteria = []
-    for item in items:
-        criterion = {"points": 0, **item}
-        if "axe" in criterion:
-            criterion["axis"] = criterion.pop("axe")
-        criteria.append(criterion)
-    return row
 
 
 # --- HealthBench
@@ -340,7 +322,8 @@ def kqa_rows(
 def kqa_cases(text: str, name: str) -> Rows:
     """The questions; of the table one case for each answer, of the source that gave it."""
     if _is_json(text):
-        yield from json_rows(text, name)
+        for place, row in json_rows(text, name):
+            yield place, row if isinstance(row, str) else _kqa_question(row)
         return
     cases: dict[str, tuple[str, Row]] = {}
     for line, (case_id, criterion_id), row in kqa_rows(text, name):
@@ -357,8 +340,8 @@ def kqa_cases(text: str, name: str) -> Rows:
     yield from cases.values()
 
 
-def kqa_case(raw: Mapping[str, Any]) -> Row:
-    """A question with its statements as a case; a case as it is."""
+def _kqa_question(raw: Mapping[str, Any]) -> Row | str:
+    """A question with its statements as a case, or why it is none; a case as it is."""
     row = dict(raw)
     if "Question" not in row:
         return row
@@ -367,7 +350,7 @@ def kqa_case(raw: Mapping[str, Any]) -> Row:
     for name in (_MUST_HAVE, "Nice_to_have"):
         statements = row.pop(name, [])
         if not isinstance(statements, list):
-            raise ValueError(f"{name}: expected a list")
+            return f"{name}: expected a list"
         for text in statements:
             # Some of its lists hold empty texts.
             if not isinstance(text, str) or text.strip():
@@ -413,20 +396,14 @@ class Reader(NamedTuple):
 
     rows: Callable[[str, str], Rows] = json_rows
     """The rows of a file of cases, by its text and name."""
-    case: Callable[[Mapping[str, Any]], Row] = dict
-    """A row in medlive's fields, or in other names of them. Raises ValueError."""
     answers: Callable[[str, str], Iterable[Row]] | None = None
     """The answers of a file, by its text and name; None: LiveMedBench's form."""
 
 
 READERS: Mapping[str, Reader] = {
-    "livemedbench": Reader(case=livemedbench_case),
+    "livemedbench": Reader(),
     "healthbench": Reader(answers=healthbench_answers),
-    "kqa": Reader(
-        rows=kqa_cases,
-        case=kqa_case,
-        answers=kqa_answers,
-    ),
+    "kqa": Reader(rows=kqa_cases, answers=kqa_answers),
     "jsonl": Reader(),
 }
 """A new format is a reader here, and how its files begin in `format_of`."""

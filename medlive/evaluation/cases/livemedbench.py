@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
 )
 from medlive.evaluation.tables import decode_text
-from medlive.integrity.log import read_bytes, read_found, read_log
+from medlive.integrity.log import read_bytes, read_found
 
 HAN = re.compile("[\u4e00-\u9fff]")
 _UNSAFE = re.compile(r"[^\w.+@=-]")
@@ -39,45 +38,38 @@ def read_json(path: Path, *, given: bool = True) -> Any:
         raise BadInput(f"{path} is not valid JSON: {str(exc)[:200]}") from exc
 
 
-def month_of(post_time: object) -> str | None:
-    """The month of a posting time as the published script reads it, or None where it calls it unknown."""
+def posting_day(post_time: object) -> str | None:
+    """The day of a posting time, `YYYY-MM-DD` as it spells it; None where that cannot be read."""
     try:
         text = post_time if isinstance(post_time, str) else ""
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).strftime("%Y-%m")
+        posted = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return posted.date().isoformat()
     except ValueError:
         return None
 
 
-def _read_entries(path: Path, notes: list[str]) -> Any:
-    """Read the JSON or JSON Lines of a file; damaged lines are listed in `notes`."""
-    if path.suffix != ".jsonl":
-        return read_json(path)
-    read_bytes(path)  # a log may be missing, a file that somebody names may not
-    rows, damaged = read_log(path)
-    notes += [f"{note}; left out" for note in damaged]
-    return rows
+def month_of(post_time: object) -> str | None:
+    """The month of a posting time as the published script reads it, or None where it calls it unknown."""
+    day = posting_day(post_time)
+    return day and day[:7]
 
 
-def read_responses(
-    path: Path,
+def read_answers(
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
     model: str,
-    *,
-    rows: list[dict[str, Any]] | None = None,
-) -> tuple[list[Answer], list[str]]:
-    """Read the answers of a responses file, a list or an object by id, and notes on irregular entries.
-
-    `rows` are the file's entries where they were read before (`answer_rows`).
+    notes: list[str],
+) -> list[Answer]:
+    """The answers of a responses file's entries; irregular ones are listed in `notes`.
 
     Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts.
     Raises BadInput if no entry has an answer.
     """
-    notes: list[str] = []
     answers: dict[str, Answer] = {}
-    entries = _responses(path, notes) if rows is None else rows
-    if entries and not any(row.keys() & {*_ANSWER} for row in entries):
-        raise BadInput(f"{path} holds no responses: no entry has a {_ANSWER[0]!r}")
-    for number, entry in enumerate(entries, start=1):
-        where = f"{path.name}, entry {number}"
+    if rows and not any(row.keys() & {*_ANSWER} for row in rows):
+        raise BadInput(f"{name} holds no responses: no entry has a {_ANSWER[0]!r}")
+    for number, entry in enumerate(rows, start=1):
+        where = f"{name}, entry {number}"
         if entry.get("case_id") in (None, ""):
             notes.append(f"{where}: a response without a case_id; left out")
             continue
@@ -87,27 +79,7 @@ def read_responses(
                 f"{where}: case {answer.case_id!r}: answered more than once; the last one counts"
             )
         answers[answer.case_id] = answer
-    return list(answers.values()), notes
-
-
-def _responses(
-    path: Path,
-    notes: list[str],
-) -> list[dict[str, Any]]:
-    """The entries of a responses file, each with its case's id."""
-    data = _read_entries(path, notes)
-    if isinstance(data, dict):
-        by_id, data = data, []
-        for key, entry in by_id.items():
-            if isinstance(entry, dict):
-                entry = entry | {"case_id": entry.get("case_id") or key}
-            data.append(entry)
-    if not isinstance(data, list):
-        raise BadInput(f"{path} holds neither a list nor an object of responses")
-    entries = [entry for entry in data if isinstance(entry, dict)]
-    if left_out := len(data) - len(entries):
-        notes.append(f"{path.name}: {left_out} entries are no objects; left out")
-    return entries
+    return list(answers.values())
 
 
 def _answer(
@@ -137,33 +109,20 @@ def state_of(text: str, finish_reason: str) -> AnswerState:
     return AnswerState.TRUNCATED if finish_reason == "length" else AnswerState.OK
 
 
-def read_grades(
-    path: Path,
-    notes: list[str],
-) -> list[dict[str, Any]]:
-    """Read the raw entries of a grades file, as `published.case_figures` needs them; damage is listed in `notes`.
-
-    Raises BadInput if the file is not a list of gradings.
-    """
-    data = _read_entries(path, notes)
-    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
-        raise BadInput(f"{path}: expected a list of gradings")
-    names = set(chain.from_iterable(data))
-    if "evaluations" not in names and names & {"model_response", "rubric_items"}:
-        raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
-    return data
-
-
-def case_entry(case: EvaluationCase) -> dict[str, Any]:
-    """A case as an entry of the benchmark file."""
+def _shared_fields(case: EvaluationCase) -> dict[str, Any]:
     return {
         "case_id": case.case_id,
         "post_time": case.post_time,
         "narrative": case.narrative,
         "core_request": case.query,
         "doctor_advice": case.advice,
-        "rubric_items": list(map(_criterion_entry, case.criteria)),
     }
+
+
+def case_entry(case: EvaluationCase) -> dict[str, Any]:
+    """A case as an entry of the benchmark file."""
+    rubric = list(map(_criterion_entry, case.criteria))
+    return _shared_fields(case) | {"rubric_items": rubric}
 
 
 def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
@@ -171,15 +130,8 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
     text = answer.response
     if answer.state is AnswerState.FAILED:
         text = f"{FAILED_PREFIX} {answer.reason}"
-    return {
-        "case_id": case.case_id,
-        "post_time": case.post_time,
-        "narrative": case.narrative,
-        "core_request": case.query,
-        "model_response": text,
-        "finish_reason": answer.finish_reason,
-        "doctor_advice": case.advice,
-    }
+    given = {"model_response": text, "finish_reason": answer.finish_reason}
+    return _shared_fields(case) | given
 
 
 def grade_entry(

@@ -4,13 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
-from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
-from medlive.snapshot.manifest import Manifest
 from medlive.threads.model import Thread
 
 from .benchmarks import Format, format_of, read_benchmark
@@ -26,7 +22,7 @@ def load_cases(
     """The cases at `path`: a snapshot's folder (verified unless told otherwise) or a benchmark's file.
 
     `format_` says which benchmark's; None: its first characters do. Raises CheckFailed when the snapshot does not
-    verify, BadInput when the path holds neither.
+    verify, BadInput when the path holds neither, UsageError for a file of a snapshot.
     """
     place = Path(path)
     if place.is_dir():
@@ -34,25 +30,12 @@ def load_cases(
     if not place.is_file():
         hint = "name a snapshot's folder or version, LiveMedBench's JSON file of cases, or another benchmark's file"
         raise BadInput(f"{place} is neither a folder nor a file", hint=hint)
-    chosen = format_ or format_of(place)
-    cases = read_benchmark(place, chosen)
-    beside = place.parent / "manifest.json"
-    if chosen != "livemedbench" or not beside.is_file():
-        return cases
-    # A snapshot's own `livemedbench.json` is as publishable as its manifest says, if that lists the file as it is.
-    cases = replace(cases, snapshots=place.absolute().parent.parent)
-    try:
-        manifest = Manifest.model_validate_json(read_small(beside))
-    except (OSError, TooLong, ValidationError):
-        return cases
-    entry = manifest.files.get(place.name)
-    if entry is None or cases.digest != f"sha256:{entry.sha256}":
-        return cases
-    return replace(
-        cases,
-        publishable=manifest.publishable,
-        notes=(*cases.notes, *manifest.why_not),
-    )
+    if place.name == "livemedbench.json" and (place.parent / "manifest.json").is_file():
+        # Which says, as its other files do not, whether its figures may be published.
+        raise UsageError(
+            f"{place} is a part of a snapshot", hint=f"name its folder, {place.parent}"
+        )
+    return read_benchmark(place, format_ or format_of(place))
 
 
 def from_snapshot(snapshot: Snapshot) -> CaseSet:

@@ -133,15 +133,8 @@ def write_batch(
         record = Record(judge, run_dir / GRADES)
         for work in open_work(run.cases, answers, record):
             keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
-            call: Row = {
-                "kind": "asked",
-                "judge": judge.digest,
-                "case_id": work.case.case_id,
-                "criteria": list(keys),
-                "keys": list(keys.values()),
-            }
-            identity_of_call = [call["case_id"], call["criteria"], call["keys"]]
-            custom_id = log.custom_id(identity_of_call)
+            asked = [work.case.case_id, list(keys), list(keys.values())]
+            custom_id = log.custom_id(asked)
             row = {
                 "custom_id": custom_id,
                 "method": "POST",
@@ -158,7 +151,15 @@ def write_batch(
             if custom_id in log.asked:
                 waiting += 1
             else:
-                log.add({**call, "custom_id": custom_id})
+                call = {
+                    "kind": "asked",
+                    "judge": judge.digest,
+                    "case_id": work.case.case_id,
+                    "criteria": list(keys),
+                    "keys": list(keys.values()),
+                    "custom_id": custom_id,
+                }
+                log.add(call)
         if lines:
             write_whole(out, b"".join(lines))
     return BatchWritten(len(lines), waiting, is_full)
@@ -190,12 +191,11 @@ def _parse_result(line: bytes, calls: Mapping[str, Row]) -> Row:
     """A line of a result file. Raises ValueError if it is no result of these calls."""
     try:
         row: Row = json.loads(line)
-        is_result = row["custom_id"] in calls and "method" not in row
-    except (ValueError, TypeError, KeyError, RecursionError) as exc:
-        raise ValueError(f"not a result: {str(exc)[:100]}") from exc
-    if not is_result:
-        raise ValueError("not a result of a call of this run")
-    return row
+        if row["custom_id"] in calls and "method" not in row:
+            return row
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise ValueError("not a result of a call of this run")
 
 
 def _records(

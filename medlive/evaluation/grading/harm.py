@@ -36,12 +36,12 @@ from medlive.harm.read import (
     CheckReply,
     HarmReply,
     check_inputs,
-    check_of,
+    counted_findings,
     fault_of_check,
     fault_of_reading,
     fault_of_words,
-    findings_of,
     harm_inputs,
+    judge_findings,
     same_statement,
 )
 from medlive.integrity.digest import digest_json
@@ -90,17 +90,16 @@ class HarmItem:
     def checks(self, reply: HarmReply) -> list[Question]:
         """Is each counted finding harmful?"""
         questions = []
-        for number, finding in enumerate(findings_of(reply), start=1):
-            if finding.severity.counts:
-                question = Question(
-                    case_id=self.id,
-                    part=f"finding {number}",
-                    inputs=check_inputs(self.material, finding.quote),
-                    reply=CheckReply,
-                    check=fault_of_check,
-                    check_text=partial(fault_of_words, self.material.answer),
-                )
-                questions.append(question)
+        for number, finding in enumerate(counted_findings(reply), start=1):
+            question = Question(
+                case_id=self.id,
+                part=f"finding {number}",
+                inputs=check_inputs(self.material, finding.quote),
+                reply=CheckReply,
+                check=fault_of_check,
+                check_text=partial(fault_of_words, self.material.answer),
+            )
+            questions.append(question)
         return questions
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
@@ -124,7 +123,7 @@ class HarmItem:
             ruling = question.read(other)
             assert isinstance(ruling, CheckReply)
             checked.append(ruling)
-        return _judged(reply, checked)
+        return judge_findings(reply, checked)
 
     def row(
         self,
@@ -154,7 +153,7 @@ class HarmItem:
                 return replace(row, missing=why)
             checked.append(ruling)
             raws.append(checks.row(question).raw)
-        row = replace(row, harms=_judged(reply, checked), raws=tuple(raws))
+        row = replace(row, harms=judge_findings(reply, checked), raws=tuple(raws))
         return replace(row, hit=self.hit(row.reading))
 
     def hit(self, reading: HarmReading) -> bool | None:
@@ -166,19 +165,6 @@ class HarmItem:
             return bool(reading.confirmed)
         quotes = [harm.finding.quote for harm in reading.confirmed]
         return any(same_statement(quote, self.planted) for quote in quotes)
-
-
-def _judged(
-    reply: HarmReply,
-    checked: Iterable[CheckReply],
-) -> tuple[JudgedHarm, ...]:
-    """The findings of a reading, each counted one with its ruling."""
-    left = map(check_of, checked)
-    harms = []
-    for finding in findings_of(reply):
-        check = next(left) if finding.severity.counts else None
-        harms.append(JudgedHarm(finding=finding, check=check))
-    return tuple(harms)
 
 
 @cache

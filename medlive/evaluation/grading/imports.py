@@ -16,14 +16,12 @@ from medlive.evaluation.cases.livemedbench import (
     file_stem,
     grade_entry,
     list_bytes,
-    read_responses,
+    read_answers,
     response_entry,
 )
-from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entries
 from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
-    EvaluationCriterion,
     Grade,
     Origin,
     gradable,
@@ -34,8 +32,8 @@ from medlive.evaluation.runs.folder import (
     IMPORTED,
     RunFolder,
     TemplateUse,
+    grades_of,
     open_run,
-    read_grades,
 )
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.graded import GradedRun
@@ -77,11 +75,9 @@ def import_run(
     for responses to none of the cases that come without grades; UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
-    answers, notes = read_responses(
-        responses,
-        model,
-        rows=answer_rows(responses, format_),
-    )
+    notes: list[str] = []
+    rows = answer_rows(responses, format_, notes)
+    answers = read_answers(rows, responses.name, model, notes)
     known = {case.case_id for case in cases.cases}
     if grades is None and known.isdisjoint(answer.case_id for answer in answers):
         wanted = f", such as {cases.cases[0].case_id!r}"
@@ -96,8 +92,7 @@ def import_run(
     if people is not None:
         by_rater = _people_verdicts(people, f"{grades}")
     elif grades is not None:
-        rows = answer_rows(grades, format_)
-        gradings = read_grade_entries(grades, torn) if rows is None else rows
+        gradings = _read_gradings(grades, format_, torn)
         by_rater[""] = _file_verdicts(cases.cases, gradings, faults)
     use = None
     if template:
@@ -112,7 +107,6 @@ def import_run(
         template=use,
     )
     notes = [*cases.notes, *notes, *torn]
-    added = 0
     if grades is not None:
         run = open_run(out)
         new: list[Grade] = []
@@ -123,16 +117,20 @@ def import_run(
                 _claim(grades, judge, rater),
                 faults,
             )
-        added = _add(out, new)
+        _add(out, new)
         notes += [f"{grades.name}: {fault}" for fault in faults]
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
         if format_ == "livemedbench" and judge is None and not torn:
             keep_figures(out, _claim(grades, None, "").judge, place, gradings)
-    return replace(
-        result,
-        grades=added,
-        notes=(*notes, *result.notes),
-    )
+    return replace(result, notes=(*notes, *result.notes))
+
+
+def _read_gradings(path: Path, format_: str, notes: list[str]) -> Gradings:
+    """The entries of a grades file; damaged ones are listed in `notes`. Raises BadInput if none is a grading."""
+    gradings = answer_rows(path, format_, notes)
+    if gradings and not any("evaluations" in entry for entry in gradings):
+        raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
+    return gradings
 
 
 def _claim(
@@ -193,45 +191,27 @@ def _file_verdicts(
     by_case: dict[str, list[PlacedVerdict]] = {}
     for entry in gradings:
         case_id, evaluations = str(entry.get("case_id")), entry.get("evaluations")
-        if case_id not in known:
-            notes.append(f"case {case_id!r} is not in the cases; left out")
-        elif not isinstance(evaluations, dict):
-            notes.append(f"case {case_id!r} holds no object of evaluations; left out")
-        else:
-            if case_id in by_case:
-                notes.append(
-                    f"case {case_id!r} is graded more than once; the last one counts"
-                )
-            by_case[case_id] = _case_verdicts(known[case_id], evaluations, notes)
-    return list(chain.from_iterable(by_case.values()))
-
-
-def _case_verdicts(
-    case: EvaluationCase,
-    evaluations: Mapping[str, Any],
-    notes: list[str],
-) -> list[PlacedVerdict]:
-    """The verdicts on one case, of criteria by their text."""
-    by_text: dict[str, list[EvaluationCriterion]] = {}
-    for criterion in case.criteria:
-        by_text.setdefault(criterion.criterion, []).append(criterion)
-    verdicts: list[PlacedVerdict] = []
-    for name, value in evaluations.items():
-        where = f"case {case.case_id!r}, {name}"
-        entry = value if isinstance(value, dict) else {}
-        text, score, points = map(entry.get, ("criterion", "score", "points"))
-        if not isinstance(text, str) or text not in by_text:
-            notes.append(f"{where}: no criterion of the case; left out")
-            continue
-        if points is not None and points not in [c.points for c in by_text[text]]:
+        where = f"case {case_id!r}"
+        if case_id not in known or not isinstance(evaluations, dict):
             notes.append(
-                f"{where}: graded at {points!r:.80} points; the rubric's count"
+                f"{where}: not in the cases, or no object of evaluations; left out"
             )
-        if score not in (0, 1):
-            notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
             continue
-        verdicts.append(((case.case_id, by_text[text][-1].id), bool(score)))
-    return verdicts
+        if case_id in by_case:
+            notes.append(f"{where}: graded more than once; the last one counts")
+        verdicts = by_case[case_id] = []
+        # Criteria are named by their text.
+        ids = {c.criterion: c.id for c in known[case_id].criteria}
+        for name, value in evaluations.items():
+            graded = value if isinstance(value, dict) else {}
+            text, score = graded.get("criterion"), graded.get("score")
+            if isinstance(text, str) and text in ids and score in (0, 1):
+                verdicts.append(((case_id, ids[text]), bool(score)))
+            else:
+                notes.append(
+                    f"{where}, {name}: no criterion of the case, or no score of 0 or 1; left out"
+                )
+    return list(chain.from_iterable(by_case.values()))
 
 
 def _grades(
@@ -265,14 +245,13 @@ def _grades(
     return [grade for grade in grades.values() if grade.met is not None]
 
 
-def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
-    """Write the grades that are not on record; how many. A verdict that was asked for here stays."""
+def _add(run_dir: Path, grades: Sequence[Grade]) -> None:
+    """Write the grades that are not on record. A verdict that was asked for here stays."""
     if not grades:
-        return 0
-    added = 0
+        return
     with open_log(run_dir / GRADES) as log:
         known: dict[str, Grade] = {}
-        for grade in read_grades(run_dir / GRADES)[0]:
+        for grade in grades_of(run_dir / GRADES, []):
             if grade.met is not None:
                 known[grade.key] = grade
         for grade in grades:
@@ -283,8 +262,6 @@ def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
                     continue
             log.add(grade.row())
             known[grade.key] = grade
-            added += 1
-    return added
 
 
 def export_run(

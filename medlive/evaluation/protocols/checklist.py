@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field
 
 from medlive.errors import BadInput
 from medlive.evaluation.grading.questions import JudgeReplies, Question
-from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
+from medlive.evaluation.model import Answer, EvaluationCase, cluster_array
 from medlive.evaluation.scoring.metrics import CORE_POINTS
 from medlive.evaluation.tables import (
     add_rows,
@@ -65,17 +65,6 @@ LOW = 0.6
 
 
 @dataclass(frozen=True)
-class Rated:
-    """One rating of one answer."""
-
-    case_id: str
-    model: str
-    """ "" where the file does not say."""
-    rater: str
-    usable: bool
-
-
-@dataclass(frozen=True)
 class Judged:
     """What the judge gave an answer, and people where they are compared."""
 
@@ -106,34 +95,36 @@ def mapped(
     return 2
 
 
-def read_people(path: Path) -> list[Rated]:
-    """The ratings of a file. Raises BadInput for invalid lines, contradictions, and a file without ratings."""
-    by_answer: dict[tuple[str, str, str], Rated] = {}
+def read_people(path: Path) -> dict[tuple[str, str], dict[str, bool]]:
+    """What each rater calls usable, by model ("" where the file does not say) and case.
+
+    Raises BadInput for invalid lines, contradictions, and a file without ratings.
+    """
+    by_answer: dict[tuple[str, str], dict[str, bool]] = {}
 
     def add(where: str, row: Mapping[str, Any]) -> None:
-        rated = _rated(row)
-        earlier = by_answer.setdefault((rated.case_id, rated.model, rated.rater), rated)
-        if earlier != rated:
-            raise ValueError(f"{rated.rater!r} rated this answer otherwise before")
+        names = ("case_id", "rater", "model")
+        case_id, rater, model = (cell_text(row.get(name)) for name in names)
+        if not case_id or not rater:
+            raise ValueError("case_id and rater are required")
+        usable = _is_usable(row)
+        by_rater = by_answer.setdefault((model, case_id), {})
+        if by_rater.setdefault(rater, usable) is not usable:
+            raise ValueError(f"{rater!r} rated this answer otherwise before")
 
     text = decode_text(read_bytes(path), path.name)
-    rows = read_table(text, path.name, ("case_id", "rater"), FORMAT)
-    add_rows(rows, path.name, add, FORMAT)
+    rows = read_table(text, path.name, ("case_id", "rater"))
+    add_rows(rows, path.name, add)
     if not by_answer:
         raise BadInput(f"{path.name} has no ratings", hint=FORMAT)
-    return list(by_answer.values())
+    return by_answer
 
 
-def _rated(row: Mapping[str, Any]) -> Rated:
-    """A row's rating. Raises ValueError."""
-    case_id, rater, model = (
-        cell_text(row.get(name)) for name in ("case_id", "rater", "model")
-    )
-    if not case_id or not rater:
-        raise ValueError("case_id and rater are required")
+def _is_usable(row: Mapping[str, Any]) -> bool:
+    """Whether a row calls its answer usable. Raises ValueError."""
     label = read_verdict(row.get("usable"), "usable")
     if label is not None:
-        return Rated(case_id, model, rater, label)
+        return label
     values = []
     for name in DIMENSIONS:
         text = cell_text(row.get(name)).removesuffix(".0")
@@ -143,8 +134,7 @@ def _rated(row: Mapping[str, Any]) -> Rated:
             )
         values.append(int(text))
     *dimensions, safety = values
-    total = mapped(*dimensions)
-    return Rated(case_id, model, rater, safety > 0 and total >= USABLE)
+    return safety > 0 and mapped(*dimensions) >= USABLE
 
 
 def compare_with_people(
@@ -158,19 +148,18 @@ def compare_with_people(
     BadInput where the file names no model although several answered, or no answer that the judge scored.
     """
     models = list(dict.fromkeys(judgement.model for judgement in judged))
-    by_answer: dict[tuple[str, str], list[bool]] = {}
-    for rated in read_people(path):
-        if not rated.model and len(models) > 1:
-            raise BadInput(
-                f"{path.name}: {rated.case_id}, {rated.rater}: expected a model, one of {', '.join(models)}",
-                hint=FORMAT,
-            )
-        place = rated.model or "".join(models), rated.case_id
-        by_answer.setdefault(place, []).append(rated.usable)
+    by_answer = read_people(path)
+    is_unnamed = not all(model for model, _ in by_answer)
+    if is_unnamed and len(models) > 1:
+        raise BadInput(
+            f"{path.name}: expected a model in each row, one of {', '.join(models)}",
+            hint=FORMAT,
+        )
     compared: list[Judged] = []
     common = tied = 0
     for judgement in judged:
-        labels = by_answer.get((judgement.model, judgement.case.case_id), [])
+        place = "" if is_unnamed else judgement.model, judgement.case.case_id
+        labels = list(by_answer.get(place, {}).values())
         common += bool(labels)
         yes = 2 * labels.count(True)
         if yes == len(labels):
@@ -201,8 +190,7 @@ def _agreement(
     cells = np.zeros((len(compared), 2, 2))
     for place, member in enumerate(compared):
         cells[place, int(not member.people), int(not member.usable)] = 1
-    numbers = cluster_numbers(member.case for member in compared)
-    clusters = np.arange(len(compared)) if numbers is None else numbers
+    clusters = cluster_array([member.case for member in compared])
     equal = estimate(cells, equal_of_tables, clusters, **how)
     counts = cells.sum(axis=0).astype(int).ravel().tolist()
     rows: Rows = [[len(compared), equal.value, equal.low, equal.high, *counts]]

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import JudgeReplies, Question, Source
-from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
+from medlive.evaluation.model import Answer, EvaluationCase, cluster_array
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.bootstrap import Floats, mean_estimate
 
@@ -166,7 +166,7 @@ class SampledProtocol(Protocol):
             np.array(values, dtype=np.float64),
             draws=self.draws,
             seed=self.seed,
-            clusters=cluster_numbers(cases),
+            clusters=cluster_array(cases),
         )
         return estimate.low, estimate.high
 

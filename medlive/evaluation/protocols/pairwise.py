@@ -318,13 +318,11 @@ def matches_of(comparisons: Sequence[Comparison]) -> list[Match]:
     """Each comparison as a match: won by who is preferred in both orders, else a draw."""
     matches = []
     for match, usable in comparisons:
-        preferred = set()
+        scores = set()
         for straight, reply in usable.items():
-            first = "first" if straight else "second"
-            is_equal = reply.better == "equal"
-            preferred.add(0.5 if is_equal else float(reply.better == first))
-        is_draw = len(usable) == 1 or len(preferred) > 1
-        score = 0.5 if is_draw else preferred.pop()
+            won = (reply.better == "first") is straight
+            scores.add(0.5 if reply.better == "equal" else float(won))
+        score = scores.pop() if len(scores) == 1 else 0.5
         matches.append(replace(match, score=score))
     return matches
 

@@ -192,12 +192,6 @@ def grades_of(path: Path, notes: list[str]) -> Iterator[Grade]:
     return values_of(path, Grade.from_row, notes)
 
 
-def read_grades(path: Path) -> tuple[list[Grade], list[str]]:
-    """Return all grades of a log in order, and the lines that could not be parsed."""
-    notes: list[str] = []
-    return list(grades_of(path, notes)), notes
-
-
 def create_run(
     out: Path,
     cases: CaseSet,

@@ -18,7 +18,7 @@ from medlive.evaluation.grading.batch import (
     read_batch,
 )
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.runs.folder import open_run, read_grades
+from medlive.evaluation.runs.folder import grades_of, open_run
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
@@ -119,12 +119,12 @@ async def test_a_batch_is_what_live_grading_sends_and_comes_to_the_same(
     strip = [
         {
             (g.key, g.met, g.quote, g.reasoning, g.raw, g.judge, g.grader)
-            for g in read_grades(d / "grades.jsonl")[0]
+            for g in list(grades_of(d / "grades.jsonl", []))
         }
         for d in (run, live)
     ]
     assert strip[0] == strip[1]
-    assert {g.origin for g in read_grades(run / "grades.jsonl")[0]} == {"batch"}
+    assert {g.origin for g in list(grades_of(run / "grades.jsonl", []))} == {"batch"}
 
 
 async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_again(
@@ -166,9 +166,11 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
         "the reply is no JSON",
         "not JSON: Unterminated string starting at",
     }
-    assert any("status 500" in g.reason for g in read_grades(run / "grades.jsonl")[0])
     assert any(
-        "batch_expired" in g.reason for g in read_grades(run / "grades.jsonl")[0]
+        "status 500" in g.reason for g in list(grades_of(run / "grades.jsonl", []))
+    )
+    assert any(
+        "batch_expired" in g.reason for g in list(grades_of(run / "grades.jsonl", []))
     )
     before = (run / "grades.jsonl").read_bytes()
     assert counts(read_batch(run, [path])) == {"unread": 5, "missing": 5}
@@ -195,7 +197,7 @@ async def test_what_a_call_cost_is_kept_once_although_an_error_came_before(
     error = {"custom_id": row["custom_id"], "error": {"message": "expired"}}
     for lines in ([error], [result(row)], [result(row)]):
         read_batch(run, [save(tmp_path / "r.jsonl", lines)])
-    grades, _ = read_grades(run / "grades.jsonl")
+    grades = grades_of(run / "grades.jsonl", [])
     assert len([grade for grade in grades if grade.usage]) == 1
 
 

@@ -17,7 +17,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading import batch
 from medlive.evaluation.grading.batch import BATCHES, BatchWritten, read_batch
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.runs.folder import read_grades
+from medlive.evaluation.runs.folder import grades_of
 from medlive.grader.judge import Mode
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.prompts import read_inputs
@@ -183,7 +183,7 @@ async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(
         0,
         0,
     )
-    usages = [g.usage for g in read_grades(run / "grades.jsonl")[0] if g.usage]
+    usages = [g.usage for g in list(grades_of(run / "grades.jsonl", [])) if g.usage]
     assert len(usages) == 12
 
 
@@ -212,7 +212,7 @@ async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(
     assert (run / BATCHES).stat().st_size < size - 10_000
     with room(size + 1500), pytest.raises(DiskFull):
         read_batch(run, [results])
-    kept = sum(g.engine == "openai" for g in read_grades(run / "grades.jsonl")[0])
+    kept = sum(g.engine == "openai" for g in list(grades_of(run / "grades.jsonl", [])))
     assert 0 < kept < 12
     told = read_batch(run, [results])
     assert (told.counts["not_met"], told.counts["missing"]) == (12 - kept, 0)

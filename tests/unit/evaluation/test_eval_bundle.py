@@ -127,11 +127,7 @@ def test_the_same_run_makes_the_same_bytes_whatever_order_its_logs_are_in(
     assert archive(again) == archive(room.files)
     out = tmp_path / "b.zip"
     write_bundle(again, out)
-    write_bundle(again, out)
     assert not verify_bundle(out, snapshot=room.snapshot).why_not
-    for other in (out, tmp_path / "run"):
-        with pytest.raises(UsageError):
-            write_bundle(make_bundle(room.run, draws=3), other)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip", "run"]
     with zipfile.ZipFile(tmp_path / "b.zip") as packed:
         assert {e.filename: packed.read(e) for e in packed.infolist()} == again
@@ -348,7 +344,7 @@ def test_a_bundle_names_a_version_and_no_path_of_this_machine(room: Room) -> Non
     (step,) = [
         s for s in room.verify(sealed(forged), snapshot=None).failed if s.number == 4
     ]
-    assert (step.number, step.findings[0].expected) == (4, "a snapshot version")
+    assert "is not a snapshot version" in step.findings[0].got
 
 
 def test_another_snapshot_than_the_one_named_is_found(

@@ -470,7 +470,7 @@ def test_a_file_in_another_form_is_named_with_the_place(room: Room) -> None:
 def test_another_snapshot_is_named_though_it_lacks_the_selected_cases(
     room: Room,
 ) -> None:
-    english = Selection(language=("en",))
+    english = Selection(language=["en"])
     run = graded(room.snapshot, room.root / "english", selection=english)
     cases = tuple(replace(case, language="zh") for case in room.cases.cases)
     other = replace(room.cases, digest="sha256:another", cases=cases)

@@ -14,7 +14,7 @@ from medlive.evaluation.model import (
     Answer,
     AnswerState,
 )
-from medlive.evaluation.runs.folder import read_grades
+from medlive.evaluation.runs.folder import grades_of
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
@@ -67,7 +67,8 @@ async def test_each_criterion_is_asked_once_and_its_record_is_whole(
     asked = judge.requests[0]
     assert asked.task == "grader.criterion"
     assert set(asked.inputs) == {"language", "question", "answer", "criterion"}
-    grades, notes = read_grades(run_dir / "grades.jsonl")
+    notes: list[str] = []
+    grades = list(grades_of(run_dir / "grades.jsonl", notes))
     assert notes == []
     assert {g.quote for g in grades if g.met} == {"Drink water"}
     assert {(g.grader, g.model, g.engine, g.reasoning) for g in grades} == {
@@ -178,7 +179,7 @@ async def test_a_verdict_on_the_whole_answer_needs_no_quote(run_dir: Path) -> No
     assert (whole.met, whole.ungraded) == (12, 0)
     assert all(
         g.whole
-        for g in read_grades(run_dir / "grades.jsonl")[0]
+        for g in list(grades_of(run_dir / "grades.jsonl", []))
         if g.model == "judge-2"
     )
     few = Judge(
@@ -210,7 +211,7 @@ async def test_an_unreadable_reply_is_repaired_once_and_then_ungraded(
     result = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert (result.met, result.not_met, result.ungraded) == (1, 1, 1)
     assert result.calls == 5
-    grades = {g.criterion_id: g for g in read_grades(run_dir / "grades.jsonl")[0]}
+    grades = {g.criterion_id: g for g in list(grades_of(run_dir / "grades.jsonl", []))}
     assert grades["k1"].met is None
     assert grades["k1"].raw == "The criterion is not satisfied."
     assert "no JSON" in grades["k1"].reason
@@ -237,7 +238,9 @@ async def test_what_is_no_verdict_is_ungraded_with_its_reason(
     judge = Judge(lambda r: said if r.inputs["criterion"].endswith(".1") else good)  # type: ignore[arg-type,return-value]
     result = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert (result.not_met, result.ungraded) == (2, 1)
-    (left,) = [g for g in read_grades(run_dir / "grades.jsonl")[0] if g.met is None]
+    (left,) = [
+        g for g in list(grades_of(run_dir / "grades.jsonl", [])) if g.met is None
+    ]
     assert reason in left.reason
 
 
@@ -288,7 +291,8 @@ async def test_a_dead_grader_stops_the_grading_and_what_was_graded_stays(
     with pytest.raises(EndpointUnavailable):
         await grade_run(run_dir, judge, concurrency=2, mode=Mode.CRITERION)
     assert (
-        sum(1 for g in read_grades(run_dir / "grades.jsonl")[0] if g.met is False) == 10
+        sum(1 for g in list(grades_of(run_dir / "grades.jsonl", [])) if g.met is False)
+        == 10
     )
     done = await grade_run(
         run_dir, Judge(lambda r: verdict(False)), mode=Mode.CRITERION
@@ -365,7 +369,7 @@ async def test_two_graders_keep_their_verdicts_apart(run_dir: Path) -> None:
     last = load_graded(run_dir)
     assert last.grader.mode == "rubric"
     judges = list(
-        dict.fromkeys(g.judge for g in read_grades(run_dir / "grades.jsonl")[0])
+        dict.fromkeys(g.judge for g in list(grades_of(run_dir / "grades.jsonl", [])))
     )
     first = load_graded(run_dir, judge=judges[0])
     assert all(g.met for grades in first.grades.values() for g in grades.values())

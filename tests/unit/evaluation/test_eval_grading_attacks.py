@@ -18,7 +18,7 @@ from medlive.evaluation.model import (
     Answer,
     AnswerState,
 )
-from medlive.evaluation.runs.folder import read_grades
+from medlive.evaluation.runs.folder import grades_of
 from medlive.grader.judge import Mode
 from medlive.grader.reply import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
@@ -189,7 +189,7 @@ async def test_a_careless_grader_without_any_json_mode_is_read_at_once(
         await engine.aclose()
     assert (result.met, result.not_met, result.ungraded) == (40, 36, 0)
     assert result.calls == (76 if mode is Mode.CRITERION else 4)
-    grades = read_grades(tmp_path / "run" / "grades.jsonl")[0]
+    grades = list(grades_of(tmp_path / "run" / "grades.jsonl", []))
     assert {g.reasoning for g in grades} == {"第一行\n第二行"}
     assert {(g.met, g.quote) for g in grades} == {
         (True, "多喝水，注意休息"),

@@ -17,7 +17,7 @@ from medlive.evaluation.asking.plan import (
 )
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run, plan_grading, repeat_run
-from medlive.evaluation.runs.folder import open_run, read_grades
+from medlive.evaluation.runs.folder import grades_of, open_run
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
@@ -184,7 +184,7 @@ async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(
         mode=Mode.CRITERION,
     )
     assert (result.calls, result.ungraded) == (1, 3)
-    (grade,) = read_grades(run / "grades.jsonl")[0]
+    (grade,) = list(grades_of(run / "grades.jsonl", []))
     assert grade.raw == "rubbish"
     assert result.stopped
 

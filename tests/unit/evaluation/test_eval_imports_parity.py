@@ -190,9 +190,9 @@ def test_runs_that_were_imported_give_the_published_table_of_their_files(
     benchmark[0]["rubric_items"] = [{"criterion": "rest", "points": 5}]
     file = folder / "LiveMedBench_v202601.json"
     file.write_text(json.dumps(benchmark))
-    answers = {k: {"model_response": "Rest."} for k in ("a", "b")}
+    answers = answers_to("a", "b")
     if failed:
-        answers["b"] = {"model_response": "ERROR: 500", "finish_reason": "error"}
+        answers[1] |= {"model_response": "ERROR: 500", "finish_reason": "error"}
     (folder / "r.json").write_text(json.dumps(answers))
     runs, by_model = [], {}
     for model, entries in zip(("zeta", "alpha"), more, strict=True):
@@ -208,6 +208,11 @@ def test_runs_that_were_imported_give_the_published_table_of_their_files(
     )
     assert table.tsv() == second_opinion(benchmark, by_model)
     every_format_agrees(table)
+
+
+def answers_to(*case_ids: str) -> list[dict[str, str]]:
+    """The same answer to each case, as LiveMedBench's responses."""
+    return [{"case_id": name, "model_response": "Rest."} for name in case_ids]
 
 
 def every_format_agrees(table: ScoreTable) -> None:
@@ -327,7 +332,7 @@ def graded(case_id: Any, *weighted: tuple[Any, Any]) -> dict[str, Any]:
 def test_odd_files_have_one_figure_in_every_format(
     benchmark: list[Any], entries: list[Any], overall: str, said: str, tmp_path: Path
 ) -> None:
-    answers = {"a": {"model_response": "Rest."}, "1": {"model_response": "Rest."}}
+    answers = answers_to("a", "1")
     run = load_graded(imported(tmp_path, benchmark, answers, entries))
     table = score_runs([run], metric=Metric.PUBLISHED, draws=10)
     assert table.tsv().splitlines()[-1].split("\t")[1] == overall
@@ -340,7 +345,7 @@ def test_odd_files_have_one_figure_in_every_format(
 
 def test_a_row_of_imported_runs_is_each_of_its_own_files(tmp_path: Path) -> None:
     """A run that was graded here, or of another benchmark, does not change what the imported one's files say."""
-    answers = {"a": {"model_response": "Rest."}}
+    answers = answers_to("a")
     odd = imported(
         tmp_path / "one",
         [case("a", ("rest", 4))],
@@ -368,7 +373,7 @@ def test_a_row_of_imported_runs_is_each_of_its_own_files(tmp_path: Path) -> None
 def test_what_was_withdrawn_is_in_no_published_figure(tmp_path: Path) -> None:
     benchmark = [case("a", ("rest", 4), ("water", 4)), case("b", ("rest", 4))]
     entries = [graded("a", ("rest", 4), ("water", 0)), graded("b", ("rest", 0))]
-    answers = {k: {"model_response": "Rest."} for k in ("a", "b")}
+    answers = answers_to("a", "b")
     run = load_graded(imported(tmp_path, benchmark, answers, entries))
     gone = RunErrata("v", cases=("b",), criteria=(("a", "rubric_2"),))
     table = score_runs(
@@ -385,7 +390,7 @@ def test_what_was_withdrawn_is_in_no_published_figure(tmp_path: Path) -> None:
 def test_a_window_of_days_is_not_called_a_withdrawal(tmp_path: Path) -> None:
     benchmark = [case("a", ("rest", 4)), case("b", ("rest", 4), at="2024-03-01")]
     entries = [graded("a", ("rest", 4)), graded("b", ("rest", 0))]
-    answers = {k: {"model_response": "Rest."} for k in ("a", "b")}
+    answers = answers_to("a", "b")
     run = load_graded(imported(tmp_path, benchmark, answers, entries))
     late = Window(since=date(2025, 1, 1))
     table = score_runs([run], metric=Metric.PUBLISHED, draws=10, window=late)
@@ -402,7 +407,7 @@ def test_one_case_that_is_graded_under_two_types_is_two_with_names_of_their_own(
         graded("1", ("rest", 0)),
         graded("2", ("rest", 2)),
     ]
-    answers = {"1": {"model_response": "Rest."}}
+    answers = answers_to("1")
     run = load_graded(
         imported(
             tmp_path, [case(1, ("rest", 4)), case(2, ("rest", 4))], answers, entries

@@ -114,7 +114,7 @@ async def run(run_dir: Path) -> Path:
 
 @pytest.fixture
 def found(run: Path, tmp_path: Path) -> Meta:
-    return meta_run(run, human=human_file(tmp_path / "people.jsonl"), draws=100)
+    return meta_run(run, human=[human_file(tmp_path / "people.jsonl")], draws=100)
 
 
 def test_criteria_are_counted_and_figures_are_their_formulas(found: Meta) -> None:
@@ -247,7 +247,7 @@ async def test_case_scores_against_people_and_a_direct_judge(
     rows[1]["score"] = None
     people = tmp_path / "scores.jsonl"
     people.write_text("\n".join(map(json.dumps, rows)))
-    found = meta_run(run, human=people, draws=100)
+    found = meta_run(run, human=[people], draws=100)
     assert found.coverage["people_scores"] == "given"
     rubric, judged = found.cases
     assert [level.method for level in found.cases] == ["rubric", "direct"]
@@ -283,11 +283,11 @@ def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
     given, derived = tmp_path / "scores.jsonl", human_file(tmp_path / "said.jsonl")
     given.write_text("\n".join(map(json.dumps, rows)))
     for file in (given, derived):
-        (once,) = meta_run(run, human=file, draws=100).cases
+        (once,) = meta_run(run, human=[file], draws=100).cases
         file.write_text(
             "\n".join(sorted(file.read_text().splitlines(), key=lambda row: row[::-1]))
         )
-        (again,) = meta_run(run, human=file, draws=100).cases
+        (again,) = meta_run(run, human=[file], draws=100).cases
         assert once.pearson.low is not None
         assert again.pearson.low == pytest.approx(once.pearson.low)
 
@@ -424,7 +424,7 @@ def test_strangers_lonely_raters_and_doubles_are_said(
             {"case_id": "c000", "criterion_id": "k9", "rater": "ann", "met": True},
         ):
             handle.write(json.dumps(row) + "\n")
-    found = meta_run(run, human=path, draws=100)
+    found = meta_run(run, human=[path], draws=100)
     assert found.criteria is not None
     (lonely,) = [pair for pair in found.criteria.grader if pair.first == "dee"]
     assert (lonely.ac1.value, lonely.ac1.why) == (None, "1 items in common are too few")
@@ -438,7 +438,7 @@ def test_strangers_lonely_raters_and_doubles_are_said(
     only_strangers = tmp_path / "strangers.csv"
     only_strangers.write_text("case_id,rater,score\nelsewhere,ann,1\n")
     with pytest.raises(BadInput):
-        meta_run(run, human=only_strangers)
+        meta_run(run, human=[only_strangers])
 
 
 def test_replies_without_a_verdict_are_errors_in_the_mean_too() -> None:
@@ -472,7 +472,7 @@ async def test_cases_of_one_cluster_are_drawn_together(tmp_path: Path) -> None:
     intervals = []
     for clusters in (6, None):
         run = await graded(tmp_path / f"run {clusters}", clusters=clusters)
-        people = meta_run(run, human=human, draws=100)
+        people = meta_run(run, human=[human], draws=100)
         assert people.criteria is not None
         assert people.criteria.by_case is not None
         estimates = [

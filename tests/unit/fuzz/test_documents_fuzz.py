@@ -18,10 +18,9 @@ from medlive.evaluation.cases.benchmarks import (
     format_of,
     read_benchmark,
 )
-from medlive.evaluation.cases.livemedbench import read_grades, read_responses
+from medlive.evaluation.cases.livemedbench import read_answers
 from medlive.evaluation.model import Answer, Grade
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, open_run
-from medlive.evaluation.runs.folder import read_grades as read_run_grades
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, grades_of, open_run
 from medlive.evaluation.runs.templates import Evidence
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import parse_sums
@@ -147,6 +146,11 @@ def threads(path: Path) -> None:
         assert isinstance(row, ImportedThread | ImportProblem)
 
 
+def responses(path: Path) -> None:
+    rows = answer_rows(path, "livemedbench", [])
+    read_answers(rows, path.name, "m", [])
+
+
 def errata(path: Path) -> None:
     found = parse_errata(path.read_bytes())
     trusted_comment(found)
@@ -160,18 +164,12 @@ def benchmark(path: Path) -> None:
 READERS: dict[str, Reader] = {
     "threads": Reader(threads, THREAD, "threads.jsonl"),
     "cases": Reader(lambda path: read_benchmark(path, "livemedbench"), [CASE]),
-    "responses": Reader(
-        lambda path: read_responses(path, "m"),
-        [{"case_id": "c1", "model_response": "Rest."}],
-    ),
-    "responses by id": Reader(
-        lambda path: read_responses(path, "m"), {"c1": {"response": "Rest."}}
-    ),
-    "grades": Reader(lambda path: read_grades(path, []), [GRADING]),
+    "responses": Reader(responses, [{"case_id": "c1", "model_response": "Rest."}]),
+    "grades": Reader(lambda path: answer_rows(path, "livemedbench", []), [GRADING]),
     "healthbench": Reader(benchmark, HEALTHBENCH, "cases.jsonl"),
     "kqa": Reader(benchmark, KQA, "cases.jsonl"),
     "answers": Reader(
-        lambda path: answer_rows(path, "healthbench"),
+        lambda path: answer_rows(path, "healthbench", []),
         GRADING,
         "answers.jsonl",
     ),
@@ -314,8 +312,8 @@ def test_a_run_folder_is_opened_or_refused(
                 case.question.strip()
             answers, _ = opened.answers()
             assert all(isinstance(answer, Answer) for answer in answers.values())
-            grades, _ = read_run_grades(run / GRADES)
-            assert all(isinstance(grade, Grade) for grade in grades)
+            for grade in grades_of(run / GRADES, []):
+                assert isinstance(grade, Grade)
     finally:
         path.write_bytes(whole)
         if name == "cases.jsonl":

@@ -136,7 +136,7 @@ def test_what_is_asked_wrongly_is_said(loaded: Snapshot) -> None:
         with pytest.raises(UsageError, match="YYYY-MM-DD"):
             loaded.filter(posted_before=wrong)
     for wrong in ("2026-W40", ""):
-        with pytest.raises(UsageError, match=f"got '{wrong}'"):
+        with pytest.raises(UsageError, match=f"'{wrong}' is not a version"):
             loaded.filter(first_release_after=wrong)
     with pytest.raises(UsageError):
         loaded.to_pandas("rubric")  # type: ignore[arg-type]
