@@ -234,14 +234,14 @@ async def _evaluate(settings: Settings, frozen: FreezeResult) -> ScoreTable:
             graded.append(load_graded(folder, judge=grader.identity.model))
     # Rules stand in for models here, and the demo says so.
     scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
-    for model in scores.models:
-        files = make_bundle(model.run, allow=[Allow.NOT_PUBLISHABLE])
-        place = settings.home / BUNDLES / f"{model.run.run.path.name}.zip"
+    for scored in scores.models:
+        files = make_bundle(scored.run, allow=[Allow.NOT_PUBLISHABLE])
+        place = settings.home / BUNDLES / f"{scored.run.run.path.name}.zip"
         place.unlink(missing_ok=True)
         write_bundle(files, place)
     async with open_database(settings) as database, database.begin() as session:
-        for model in scores.models:
-            run = model.run
+        for scored in scores.models:
+            run = scored.run
             identity = run.info.model_dump(mode="json", exclude={"snapshots"})
             await record_evaluation(
                 session,
@@ -252,7 +252,7 @@ async def _evaluate(settings: Settings, frozen: FreezeResult) -> ScoreTable:
                 path=str(run.run.path),
                 scores={
                     "metric": scores.metric.value,
-                    "overall": model.overall.row(),
+                    "overall": scored.overall.row(),
                 },
             )
     return scores

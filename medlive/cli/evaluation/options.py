@@ -51,7 +51,8 @@ from medlive.llm.registry import Price
 
 P = TypeVar("P")
 T = TypeVar("T")
-Works = Iterable[tuple[str, tuple[Source, Path]]]
+Work = tuple[str, tuple[Source, Path]]
+Works = Iterable[Work]
 """One after the other: what is counted while questions are asked, and these with their log."""
 
 

@@ -37,6 +37,8 @@ from .options import (
     CasesOption,
     GradedRuns,
     Grading,
+    Work,
+    Works,
     find_incomplete,
     plan_or_ask_questions,
     plans_result,
@@ -162,8 +164,12 @@ def _apply(
     for task, method, material in tasks:
         done, replies = None, UNASKED
         if method.asks:
-            work = task, method.work(material, out)
-            outcome = plan_or_ask_questions(by, budget, lambda _, work=work: [work])
+            own = task, method.work(material, out)
+
+            def works(_judge: object, own: Work = own) -> Works:
+                return [own]
+
+            outcome = plan_or_ask_questions(by, budget, works)
             if isinstance(outcome, dict):
                 applied.plans.update(outcome)
                 continue

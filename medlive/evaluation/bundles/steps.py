@@ -253,16 +253,15 @@ def check_snapshot(state: Verification, out: Faults) -> None:
         if whole.verified is False:
             out.add(whole.name, "a verified snapshot", "an unverified one")
         _compare_cases(_SOURCE, use, whole, out)
-        if out.count:
-            return
         cases = whole
-        if use.selection is not None:
+        if use.selection is not None and not out.count:
             cases = select(whole, _SELECTION.validate_python(use.selection))
     except (MedliveError, ValueError) as exc:
         what = "the cases of the run, and a snapshot that verifies"
         out.add(RUN, what, str(exc)[:300])
         return
-    _compare_cases(_PART, use, cases, out)
+    if not out.count:
+        _compare_cases(_PART, use, cases, out)
     if out.count:
         return
     if len(cases) < len(whole):

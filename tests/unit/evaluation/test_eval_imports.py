@@ -498,7 +498,10 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
 
 
 def test_a_case_may_have_the_number_0() -> None:
-    rows = [{"case_id": 0, "model_response": "Rest."}, {"model_response": "Go."}]
+    rows: list[dict[str, Any]] = [
+        {"case_id": 0, "model_response": "Rest."},
+        {"model_response": "Go."},
+    ]
     notes: list[str] = []
     answers = read_answers(rows, "r.json", "m", notes)
     assert [answer.case_id for answer in answers] == ["0"]

@@ -75,6 +75,6 @@ def test_any_address_is_a_state_that_writes_itself_or_is_refused(
         state = State.parse(table, QueryParams(pairs))
     except UsageError:
         return
-    again = State.parse(table, QueryParams(list(state.pairs())))
+    again = State.parse(table, QueryParams(list(state.fields)))
     assert again.where == state.where
     state.page(before=state.before)

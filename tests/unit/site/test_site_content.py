@@ -227,7 +227,7 @@ def test_a_bundle_whose_verdicts_people_check_blind_is_left_out(
     (inputs.bundles / "third.zip").write_bytes(archive(make_bundle(made, draws=DRAWS)))
     assert "third" in read_content(inputs).models
     items = items_of(made.run.cases, made.answers)
-    content = read_content(replace(inputs, checked=[list(items)[-1]]))
+    content = read_content(replace(inputs, checked=frozenset(list(items)[-1:])))
     assert content.models == {"first", "x" * 200}
     pages = built(content)
     assert "a bundle: people check a grader&#39;s" in pages["leaderboard.html"]

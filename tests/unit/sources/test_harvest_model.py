@@ -133,7 +133,7 @@ class Host:
         tag = f'"{hash(raw)}"'
         if etag == tag:
             return Fetched(
-                url, b"", 304, headers={}, fetched_at=START, not_modified=True
+                url, b"", status=304, headers={}, fetched_at=START, not_modified=True
             )
         return Fetched(url, raw, headers={"etag": tag}, fetched_at=START)
 
