@@ -105,7 +105,7 @@ def fetch(
         row = fields_of(done.source, ("name", "address", "licence", "checksums"))
         row |= fields_of(done.ledger, ("selection", "complete", "digest"))
         counts = ("listed", "download_bytes", "fetched", "fetched_bytes")
-        row |= fields_of(done, (*counts, "absent", "gone", "failures"))
+        row |= fields_of(done, (*counts, "absent", "gone", "removed", "failures"))
         rows.append(row | {"to_fetch": len(done.wanted)})
         failures += done.failures
     failure = None

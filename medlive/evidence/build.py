@@ -16,6 +16,7 @@ import numpy as np
 from medlive.clock import now
 from medlive.errors import (
     BadInput,
+    DiskFull,
     EvidenceUnavailable,
     IndexMissing,
     UsageError,
@@ -326,8 +327,15 @@ def _remove_leftovers(out: Path) -> None:
 
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    """Lock the folder, and create it if necessary."""
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        with exclusive(out / ".lock"):
-            yield
+    """Lock the folder, and create it if necessary. Raises Locked, DiskFull and BadInput."""
+    try:
+        with writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+            with exclusive(out / ".lock"):
+                yield
+    except DiskFull as exc:
+        exc.hint = (
+            "make room, or let this user write more there, and run this again: finished"
+            " shards of vectors are kept, and an index that was there is still in force"
+        )
+        raise

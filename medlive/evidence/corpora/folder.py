@@ -46,10 +46,11 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
 def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
     """The first heading of the first level (empty without one), and the sections in reading order.
 
-    A section's label is the path of its headings without the title.
+    A section's label is the path of its headings without the title; a heading inside a fenced block is text.
     """
     title = ""
     path: list[tuple[int, str]] = []
+    fenced = False
     lines: list[str] = []
     sections = []
 
@@ -61,7 +62,9 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
         lines.clear()
 
     for line in text.splitlines():
-        heading = _HEADING.match(line)
+        if line.startswith(("```", "~~~")):
+            fenced = not fenced
+        heading = None if fenced else _HEADING.match(line)
         if heading is None:
             lines.append(line)
             continue

@@ -143,8 +143,7 @@ def find_problem(model: EncoderModel, settings: EncoderSettings) -> str | None:
 def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path]:
     """Fetch an encoder's models, and its reranker, and return their folders.
 
-    What is there already is not fetched again.
-    HF_ENDPOINT and HF_TOKEN hold as for any use of the hub.
+    What is there already is not fetched again. HF_ENDPOINT and HF_TOKEN hold as for any use of the hub.
 
     Raises:
         ServiceUnavailable: without huggingface_hub, or if the hub cannot be reached or refuses.

@@ -1,5 +1,7 @@
 """Open the encoder or the reranker that a name means."""
 
+from pathlib import Path
+
 from medlive.errors import UsageError
 
 from .folders import find_folder
@@ -42,15 +44,20 @@ def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
 
     Raises as `open_encoder` does.
     """
-    model = settings.find(name)
-    # A folder, or a name on the hub, is the cross-encoder itself.
-    reranker = model.reranker if name in settings.table() else name
+    table = settings.table()
+    reranker = ""
+    if name in table:
+        reranker = table[name].reranker
+    elif "/" in name or Path(name).is_dir():
+        reranker = name  # The cross-encoder itself
     if not reranker:
+        names = [each for each, model in table.items() if model.reranker]
         raise UsageError(
             f"{name!r} has no reranker",
-            hint="name an encoder that has one, a cross-encoder's folder, or a name on the hub (org/model)",
+            hint=f"name an encoder that has one ({', '.join(names)}), a cross-encoder's folder, or a name on the hub"
+            " (org/model), or leave out [evidence] reranker",
         )
     folder = find_folder(reranker, settings)
     from .sentence import load_reranker
 
-    return load_reranker(name, model, settings, folder)
+    return load_reranker(name, settings.find(name), settings, folder)

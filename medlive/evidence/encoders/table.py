@@ -66,7 +66,7 @@ class EncoderSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     models: Path = Path("models")
-    """The folder with one folder per model; a relative one is below MEDLIVE_HOME."""
+    """The folder with one folder per model; the default is below MEDLIVE_HOME."""
     encoders: dict[Literal["en", "zh", "all"], str] = {}
     """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
     own_encoders: dict[str, EncoderModel] = {}

@@ -289,8 +289,14 @@ def read_pmids(body: bytes) -> bytes:
 
 
 def read_articles(body: bytes) -> bytes:
-    """Return a set of articles as it is. Raises Unreadable if the body is none, or is cut."""
-    _parse(body, "PubmedArticleSet")
+    """Return a set of articles as it is. Raises Unreadable if the body is not one, or is cut."""
+    try:
+        records = list(frames(io.BytesIO(body)))
+    except UnsafeXml as exc:
+        raise Unreadable(f"the answer is not XML ({exc})") from exc
+    # A record that cannot be read costs itself alone: asked again, it comes again.
+    if not records or b"</PubmedArticleSet" not in body:
+        _parse(body, "PubmedArticleSet")
     return body
 
 

@@ -187,7 +187,9 @@ async def _ask_task(chat: _Chat, engine: Engine) -> Reply:
     """The engine's reply to a task of medlive's. Raises HTTPException."""
     task = chat.task
     if task is None:
-        raise HTTPException(400, "No task: the prompt is none of medlive's.")
+        raise HTTPException(
+            400, f"No task: expected a line {TASK_LINE!r} in the system message."
+        )
     inputs = read_inputs([message.model_dump() for message in chat.messages])
     if inputs is None:
         text = f"The request for {task} holds no inputs between the fences."

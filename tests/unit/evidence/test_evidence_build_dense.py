@@ -231,6 +231,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
     assert caught.value.exit_status == 3
     assert str(index) in caught.value.message
     assert "make room" in (caught.value.hint or "")
+    assert "still in force" in (caught.value.hint or "")
     assert read_manifest(index) == old
     assert found(index, "gout number 3", encoder)[0].passage.title == "Page 3"
     assert not [

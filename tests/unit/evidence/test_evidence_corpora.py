@@ -311,7 +311,7 @@ def test_jsonl_skips_a_line_beyond_bounds_and_goes_on(
 def test_folder_reads_markdown_sections_and_chinese_charsets(tmp_path: Path) -> None:
     (tmp_path / "heart").mkdir()
     (tmp_path / "heart" / "af.md").write_text(
-        "# Atrial fibrillation\nIntro here.\n## Drugs\nApixaban.\n```\n#code\n```"
+        "# Atrial fibrillation\nIntro here.\n## Drugs\nApixaban.\n```\n# code\n```"
     )
     (tmp_path / "heart" / "空.txt").write_bytes(
         "高血压患者应当低盐饮食。".encode("gb18030")
@@ -326,7 +326,7 @@ def test_folder_reads_markdown_sections_and_chinese_charsets(tmp_path: Path) -> 
             "notes:heart/af.md:drugs.1",
             "Atrial fibrillation",
             "Drugs",
-            "Apixaban.\n```\n#code\n```",
+            "Apixaban.\n```\n# code\n```",
         ),
         ("notes:heart/空.txt:-.1", "空", "", "高血压患者应当低盐饮食。"),
     ]

@@ -352,7 +352,7 @@ def test_a_label_fits_and_ends_with_the_nearest_title(titles: list[str]) -> None
         st.tuples(
             st.integers(2, 4),
             st.sampled_from("ABCD"),
-            st.sampled_from(["", "x y", "#tag"]),
+            st.sampled_from(["", "x y", "# code"]),
         ),
         max_size=8,
     )
@@ -363,10 +363,12 @@ def test_a_markdown_section_stands_under_its_headings(
     lines, expected = ["# Title", "lead"], [("", "lead")]
     above: dict[int, str] = {}
     for level, name, body in parts:
-        lines += ["#" * level + f" {name}", body]
+        lines += ["#" * level + f" {name}", f"```\n{body}\n```" if body else ""]
         above = {at: held for at, held in above.items() if at < level} | {level: name}
         if body:
-            expected.append((" > ".join(above[at] for at in sorted(above)), body))
+            expected.append(
+                (" > ".join(above[at] for at in sorted(above)), f"```\n{body}\n```")
+            )
     title, sections = titled_sections("\n".join(lines))
     assert title == "Title"
     assert [(section.label, section.text) for section in sections] == expected

@@ -19,6 +19,7 @@ from medlive.evidence.corpora.parsing.dates import period, written
 from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.corpora.survey import Survey
+from medlive.evidence.online.service import Unreadable, read_articles
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import PUBMED_RECORD_BYTES
 
@@ -277,6 +278,15 @@ def test_articles_without_a_date_or_a_text_are_counted_not_read(tmp_path: Path) 
     assert not passages
     assert (log.left_out, log.problem_count) == (1, 1)
     assert "PMID 1: no date" in log.problems[0][1]
+
+
+@pytest.mark.parametrize("odd", ["<b>", "&bogus;", "</PubmedArticle>"])
+def test_an_answer_is_read_whole_despite_an_odd_record(odd: str) -> None:
+    body = f"{HEAD}{article(1, odd)}{article(2)}{END}".encode()
+    assert read_articles(body) == body
+    for cut in (body[:-30], HEAD.encode()):
+        with pytest.raises(Unreadable, match="not XML"):
+            read_articles(cut)
 
 
 def test_broken_xml_costs_its_article_and_the_report_names_the_line(

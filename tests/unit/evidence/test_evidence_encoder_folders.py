@@ -177,7 +177,7 @@ def test_a_reranker_may_be_a_folder_by_its_bare_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="'mine' is not an encoder"):
+    with pytest.raises(UsageError, match="'mine' has no reranker"):
         open_reranker("mine", settings=settings_of(tmp_path))
     (tmp_path / "mine").mkdir()
     with pytest.raises(EvidenceUnavailable, match=r"mine/config\.json cannot be read"):
