@@ -169,7 +169,11 @@ def rubric(
         model = get_model(role="grader", required=True)
         grader = _Grader(model, structured, not allow_unpinned)
         grades = await grade_answer(case, answer, grader)
-        verdicts = {grade.criterion_id: grade.met for grade in grades}
+        verdicts, lines = {}, []
+        for grade in grades:
+            verdicts[grade.criterion_id] = grade.met
+            words = grade.quote or grade.reason
+            lines.append(f"{grade.criterion_id}: {_VERDICT[grade.met]} {words}")
         result = case_score(case, answer, verdicts, CaseMetric.COMPLETE)
         unanswered = not answer.gradable
         reason = "no_response" if unanswered else None
@@ -182,6 +186,7 @@ def rubric(
                 "unanswered": float(unanswered),
             },
             answer=answer.response,
+            explanation="\n".join(lines),
             reason=reason,
             metadata={
                 "state": result.state.value,
@@ -192,6 +197,9 @@ def rubric(
         )
 
     return score
+
+
+_VERDICT = {True: "met", False: "not met", None: "ungraded"}
 
 
 def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:

@@ -114,7 +114,11 @@ class S3Target:
         # Another publisher may be first, or the answer to our own first request may be lost.
         with self._errors(_RACE):
             proven = self._put(item, IfNoneMatch="*")
-        if not proven and not self.has(item):
+        is_same = proven or self.has(item)
+        if is_same is None:
+            text = f"{self.where} does not keep {item.name}"
+            raise ServiceUnavailable(text, hint="publish again later")
+        if not is_same:
             raise CheckFailed(f"{item.name} exists in {self.where} with other bytes")
 
     def replace(self, item: Item) -> None:

@@ -18,7 +18,7 @@ from pydantic import (
 
 from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.guard.bounds import SMALL_FILE_BYTES
-from medlive.integrity.log import read_bytes, read_found, write_whole
+from medlive.integrity.log import read_bytes, read_found, write_whole, writing
 from medlive.integrity.signing import BadSignature, PublicKey, check_signature
 
 from .manifest import Version, moment_text, optional, pretty_json
@@ -201,7 +201,10 @@ def read_errata(
         return parse_errata(data, name)
     hint = "if the publisher has another key now, give it with --public-key"
     if signature is None:
-        raise CheckFailed(f"{name} is not signed", hint=hint)
+        raise CheckFailed(
+            f"{name} is not signed",
+            hint=f"its signature lies beside it as {SIGNATURE}: ask the publisher for it",
+        )
     beside = f"the signature beside {name}"
     try:
         text = signature.decode("utf-8", "replace")
@@ -251,7 +254,8 @@ def put_errata(
     """Replace the errata of a folder and their signature, each file as a whole. Raises BadInput, DiskFull."""
     beside = f"{name}.minisig"
     if signature is None:
-        (folder / beside).unlink(missing_ok=True)
+        with writing(folder):
+            (folder / beside).unlink(missing_ok=True)
     else:
         write_whole(folder / beside, signature)
     write_whole(folder / name, data)

@@ -144,7 +144,7 @@ class Snapshot:
         return self.take(part)
 
     def take(self, part: Slice) -> "Snapshot":
-        """Return this part of it."""
+        """Return the part whose cases the slice takes."""
         return self.where(lambda case: part.fits(case, case.posted_at.isoformat()))
 
     def to_arrow(self, table: Table = "cases") -> "pa.Table":

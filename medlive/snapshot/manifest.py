@@ -351,6 +351,10 @@ class _Format(_Frozen):
 class Manifest(SnapshotMeta, _Format):
     """`manifest.json`."""
 
+    # No file leaves these out: what is missing is no statement that there is none.
+    lineage: tuple[Ancestor, ...]
+    signing: Signing | None
+    why_not: tuple[str, ...]
     parent: Version | None
     parent_digest: Digest | None  # Of the parent's SHA256SUMS
     publishable: bool

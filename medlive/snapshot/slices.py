@@ -21,7 +21,7 @@ class Slice:
         theme: Only cases of this theme; repeatable.
         specialty: Only cases of this specialty; repeatable.
         first_release: Only cases that are new in this version; repeatable.
-        first_release_after: Only newer cases.
+        first_release_after: Only cases that are new after this version.
         posted_from: Only cases of this day or later.
         posted_before: Only cases from before this day.
     """
@@ -62,7 +62,7 @@ class Slice:
         wanted: dict[str, Any] = {}
         for name, value in asdict(self).items():
             if value is not None:
-                wanted[name] = sorted(value) if isinstance(value, list) else value
+                wanted[name] = sorted(value) if name in _AMONG else value
         return wanted or None
 
 

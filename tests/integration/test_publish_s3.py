@@ -183,6 +183,14 @@ def test_two_publishers_cannot_overwrite_each_other(
         assert target.has(item) is False
 
 
+def test_a_store_that_does_not_keep_a_file_is_not_said_to_have_another(
+    target: S3Target, snapshot: PreparedRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "_put", lambda *_, **__: False)
+    with pytest.raises(ServiceUnavailable, match="does not keep"):
+        target.add(snapshot.items()[0])
+
+
 def test_throttling_and_failures_of_the_store_are_waited_out(
     target: S3Target, gate: Gate, snapshot: PreparedRelease
 ) -> None:

@@ -58,6 +58,7 @@ def test_inspect_scores_as_medlive_eval_does(place: Place) -> None:
     assert results["unanswered"]["metrics"]["mean"]["value"] == 0
     scores = {sample["id"]: sample["scores"]["rubric"] for sample in log["samples"]}
     assert scores["c002"]["value"]["score"] == 0
+    assert ": ungraded " in scores["c004"]["explanation"]
     grades = scores["c004"]["metadata"]["grades"]
     assert [grade["met"] for grade in grades] == [True, None]
     assert scores["c004"]["metadata"]["low"] == pytest.approx(0.5)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
@@ -283,7 +284,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         return (
             request.left_s > 0
             and failures[reason] <= self._settings.retries.get(reason, 0)
-            and self.counts[f"retried_{reason}"] < OUTAGES.get(reason, 0)
+            and self.counts[f"retried_{reason}"] < OUTAGES.get(reason, inf)
         )
 
     async def _wait_for_turn(

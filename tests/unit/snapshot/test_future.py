@@ -240,6 +240,7 @@ SPOILT: dict[str, tuple[Edit, str]] = {
         lambda m: m.update(format_version=5, provenance={"new": 1}),
         "formats 2 to 4, not 5: a later one needs a later medlive",
     ),
+    "no word on who signed it": (lambda m: m.pop("signing"), "signing"),
     "a field of the future in format 3": (
         lambda m: (
             m.update(format_version=3),

@@ -53,6 +53,47 @@ def written(path: Path, pages: list[Fetched]) -> list[Place]:
     return places
 
 
+RECORD = """\
+WARC/1.1
+WARC-Type: response
+WARC-Record-ID: <urn:uuid:00a4543f-89a5-52e6-ace2-ba8549b76de0>
+WARC-Date: 2026-11-21T08:30:00.000000Z
+WARC-Target-URI: https://forum.example/%E7%97%85?page=1
+WARC-X-Medlive-URL: "https://forum.example/\\u75c5?page=1"
+WARC-X-Medlive-Form: [["page", "1"]]
+WARC-Payload-Digest: sha1:2SM5OLWDPOMELTCLUMTQWPIK2JBRH7ZV
+WARC-Block-Digest: sha1:PTPU6ZDBR7J7OSI6EZT5IXMR4TWL4YFS
+Content-Type: application/http; msgtype=response
+Content-Length: 89
+
+HTTP/1.1 200 OK
+content-type: text/html
+etag: "é"
+content-length: 13
+
+<p>咳嗽</p>
+
+""".replace("\n", "\r\n").encode()
+"""A page's record as earlier versions wrote it."""
+
+
+def test_records_are_read_and_written_as_earlier_versions_wrote_them(
+    tmp_path: Path,
+) -> None:
+    page = Fetched(
+        url="https://forum.example/病?page=1",
+        headers={"content-type": "text/html", "etag": '"é"'},
+        body="<p>咳嗽</p>".encode(),
+        fetched_at=datetime(2026, 11, 21, 8, 30, tzinfo=UTC),
+        form=(("page", "1"),),
+    )
+    earlier = tmp_path / "earlier.warc.gz"
+    earlier.write_bytes(gzip.compress(RECORD))
+    assert [read for _, read in pages(earlier)] == [page]
+    written(tmp_path / "now.warc.gz", [page])
+    assert members(tmp_path / "now.warc.gz")[1] == RECORD
+
+
 def verify(path: Path) -> int:
     """How many records a file with pages has, each checked against its digest."""
     return 1 + sum(1 for _ in pages(path))

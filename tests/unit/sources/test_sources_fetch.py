@@ -204,7 +204,13 @@ async def test_temporary_failures_are_retried_within_their_own_bound(
     community.pages["/flaky"] = flaky
     community.pages["/dead"] = text("", 503)
     community.pages["/gone"] = text("", 404)
-    async with Fetcher(quick(retries={"server_error": 2})) as fetcher:
+
+    async def image(request: web.Request) -> web.Response:
+        return web.Response(body=b"PNG", content_type="image/png")
+
+    community.pages["/image"] = image
+    retries = {"server_error": 2, "content_type": 1}
+    async with Fetcher(quick(retries=retries)) as fetcher:
         assert (
             await fetcher.fetch(community.base + "/flaky", community.site())
         ).status == 200
@@ -213,7 +219,10 @@ async def test_temporary_failures_are_retried_within_their_own_bound(
         assert (error.reason, error.status) == ("server_error", 503)
         error = await failure(fetcher, community.base + "/gone", community.site())
         assert (error.reason, error.status) == ("not_found", 404)
-    assert community.paths() == ["/flaky"] * 3 + ["/dead"] * 3 + ["/gone"]
+        error = await failure(fetcher, community.base + "/image", community.site())
+        assert error.reason == "content_type"
+    asked = ["/flaky"] * 3 + ["/dead"] * 3 + ["/gone"] + ["/image"] * 2
+    assert community.paths() == asked
 
 
 @pytest.mark.thorough

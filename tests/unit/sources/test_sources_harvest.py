@@ -345,7 +345,6 @@ async def test_a_list_is_read_to_where_earlier_runs_saw_it_and_known_threads_the
     assert not [path for path in served.asked if "/threads/" in path]
     (listed,) = [e for e in events if isinstance(e, Listed)]
     assert listed.next_page is None
-    assert listed.next_page is None
     # One that was never read is asked for however old it is.
     ledger = MemoryLedger(
         known={"9": KnownThread(page_count=1)}, lists={first: ListState(cutoff=late)}
