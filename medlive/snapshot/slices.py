@@ -21,7 +21,7 @@ class Slice:
         theme: Only cases of this theme; repeatable.
         specialty: Only cases of this specialty; repeatable.
         first_release: Only cases that are new in this version; repeatable.
-        first_release_after: Only newer cases.
+        first_release_after: Only cases that are new in a later version than this.
         posted_from: Only cases of this day or later.
         posted_before: Only cases from before this day.
     """
