@@ -314,7 +314,7 @@ def power(
         seen = spread
         if not isinstance(seen, Spread):
             seen = Spread(seen / 100 * sqrt(2 - 2 * correlation), seen / 100)
-        if min(seen.difference, seen.score) <= 0:
+        if seen.score <= 0:
             raise ValueError("the spread has to be above 0")
         apart = cases_for_pair(
             difference, seen.difference, power=power, alpha=alpha / pairs
