@@ -306,11 +306,16 @@ def power(
     pairs = models * (models - 1) / 2
     difference = points / 100
     try:
+        least = 1 if before is None else before
+        if min(points, least) <= 0 or models < 2 or not -1 <= correlation < 1:
+            raise ValueError(
+                "points and before have to be above 0, models above 1, the correlation from -1 to below 1"
+            )
         seen = spread
         if not isinstance(seen, Spread):
             seen = Spread(seen / 100 * sqrt(2 - 2 * correlation), seen / 100)
-        if min(difference, seen.difference, seen.score, before or 1) <= 0:
-            raise ValueError("points, spread and before have to be above 0")
+        if seen.score <= 0:
+            raise ValueError("the spread has to be above 0")
         apart = cases_for_pair(
             difference, seen.difference, power=power, alpha=alpha / pairs
         )

@@ -34,13 +34,14 @@ def read_table(text: str, name: str, needed: Sequence[str]) -> Rows:
     `needed` are the columns that CSV must have; `name` is for messages.
 
     Raises:
-        BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
+        BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote; or if the
+            JSON array is cut off.
     """
     if not text.lstrip().startswith(("{", "[")):
         for line, row in csv_rows(text, name, needed):
             yield f"line {line}", row
         return
-    for place, entry in _json_entries(text):
+    for place, entry in _json_entries(text, name):
         if isinstance(entry, ValueError):
             yield place, str(entry)
         elif isinstance(entry, dict):
@@ -49,14 +50,19 @@ def read_table(text: str, name: str, needed: Sequence[str]) -> Rows:
             yield place, f"expected an object, found a {type(entry).__name__}"
 
 
-def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
-    """The entries of JSON or JSON Lines with their places; in place of one that cannot be parsed the ValueError."""
+def _json_entries(text: str, name: str) -> Iterator[tuple[str, Any]]:
+    """The entries of JSON or JSON Lines with their places; in place of one that cannot be parsed the ValueError.
+
+    Raises BadInput for an array that cannot be parsed.
+    """
     value = _json(text)
     if not isinstance(value, ValueError):
         values = value if isinstance(value, list) else [value]
         for number, entry in enumerate(values, start=1):
             yield f"entry {number}", entry
         return
+    if text.lstrip().startswith("["):
+        raise BadInput(f"{name}: {value}")
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"line {number}", _json(line)

@@ -336,11 +336,14 @@ def compare(
     for Holm's correction over many pairs.
     """
     pairs = list(combinations(range(len(names)), 2))
+    # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
+    block = max(1, 2_000_000 // max(1, len(values)))
+    figures: list[Estimate] = []
+    for start in range(0, len(pairs), block):
+        part = pairs[start : start + block]
+        gaps = [values[:, first] - values[:, second] for first, second in part]
+        figures += compare_paired(np.stack(gaps, axis=1), **how)
     compared: list[Comparison] = []
-    gaps = [values[:, first] - values[:, second] for first, second in pairs]
-    if not gaps:
-        return compared
-    figures = compare_paired(np.stack(gaps, axis=1), **how)
     for (first, second), figure in zip(pairs, figures, strict=True):
         p = 1.0 if figure.p is None else figure.p
         pair = Comparison(

@@ -78,9 +78,10 @@ def _describe(
     for arm in study.arms:
         drop = arm.drop
         between = interval(drop.low, drop.high, points)
+        few = ", which is few" if min(drop.n_pre, drop.n_post) < FEW else ""
         yield (
             f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {points(drop.difference)} "
-            f"({between}; n {drop.n_pre}/{drop.n_post})"
+            f"({between}; n {drop.n_pre}/{drop.n_post}{few})"
         )
     rows = []
     for book in arms:

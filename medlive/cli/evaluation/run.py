@@ -127,7 +127,7 @@ class Asking:
         async def open_index() -> Retriever:
             return await asyncio.to_thread(open_retriever, settings, folder)
 
-        return OpenBook(folder.name, self.top_k, self.undated, open_index)
+        return OpenBook(folder.absolute().name, self.top_k, self.undated, open_index)
 
     def cases(self, named: str) -> CaseSet:
         """The cases that are asked about, with --raw in their threads' own words."""
@@ -254,8 +254,8 @@ def _describe_imported(done: RunResult) -> Result:
     if done.left:
         notes.insert(
             0,
-            f"cases without an answer: {done.left}; medlive eval run asks for them, with the --template and "
-            "--parameters that the import was given",
+            f"cases without an answer: {done.left}; medlive eval run asks for them if the import was given the "
+            "--template and --parameters that they were asked with",
         )
     return _describe_answers(done, notes)
 

@@ -118,6 +118,8 @@ def _rating_of(
         raise ValueError("expected criterion_id and met, or score")
     if column == "score":
         return _Rating(case_id, rater, _score(row["score"]))
+    if cell_text(row.get("score")):
+        raise ValueError("a verdict and a score are two ratings: give each its own row")
     place = items.get(item) if item else (case_id, criterion)
     return _Rating(place, rater, read_verdict(row["met"], "met"))
 

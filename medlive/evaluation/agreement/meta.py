@@ -186,6 +186,8 @@ def read_people(
 ) -> HumanRatings | None:
     """People's ratings of a run, if there are files. Raises UsageError for an adjudicator who has none."""
     if not files:
+        if adjudicator is not None:
+            raise UsageError("an adjudicator needs people's ratings (--human FILE)")
         return None
     people = read_humans(*files, items=items_of(run.cases, run.answers))
     if adjudicator not in (None, *people.raters):

@@ -47,6 +47,8 @@ from .open_book import OpenBook
 from .plan import Plan, plan_calls
 
 _ASKED_AGAIN = (AnswerState.FAILED, AnswerState.EMPTY)
+_REASONS = 3
+"""How many reasons for failed answers are named; the others are counted."""
 _TAG = "(?:think|thinking|thought|reasoning)>"
 _THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
@@ -215,9 +217,8 @@ async def begin_run(
                 replace(case, turns=case.turns or (Turn("user", case.question),))
             )
     if (prompt.without is not None) is not (open_book is not None):
-        raise UsageError(
-            f"the template {prompt.name} and what is put before questions do not fit: evidence belongs to open-book"
-        )
+        evidence_is = "takes no" if open_book else "needs an index of"
+        raise UsageError(f"the template {prompt.name} {evidence_is} evidence")
     pinned = TemplateUse.model_validate(prompt)
     evidence = None
     if open_book is not None and not (out / "run.json").exists():
@@ -292,7 +293,9 @@ def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
             reason = " ".join(answer.reason.split())[:200]
             reasons[reason or "no reason given"] += 1
         cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
-    notes += [f"{n} failed: {why}" for why, n in reasons.most_common()]
+    notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
+    if (others := len(reasons) - _REASONS) > 0:
+        notes.append(f"and {others} other reasons ({RESPONSES} has them all)")
     if cut:
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "

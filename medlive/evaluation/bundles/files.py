@@ -142,7 +142,7 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
     """Write a bundle atomically.
 
     Raises:
-        UsageError: If the bundle is larger than `verify-bundle` accepts.
+        UsageError: If `out` is there and something else, or the bundle is larger than `verify-bundle` accepts.
         BadInput: If `out` cannot be written.
     """
     data = archive(files)

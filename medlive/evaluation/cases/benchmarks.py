@@ -229,8 +229,13 @@ def answer_rows(path: Path, format_: str, notes: list[str]) -> list[Row]:
     for place, row in json_rows(text, path.name):
         if isinstance(row, str):
             notes.append(f"{path.name}, {place}: {row}; left out")
+        elif row and all(isinstance(entry, dict) for entry in row.values()):
+            # Responses by the ids of their cases
+            rows += [{"case_id": name, **entry} for name, entry in row.items()]
         else:
             rows.append(dict(row))
+    if notes and not rows:
+        raise BadInput(f"{path.name} holds no entry: {notes[0]}")
     return rows
 
 
@@ -253,6 +258,19 @@ def _valid(rows: Rows, name: str) -> Iterator[Mapping[str, Any]]:
         if isinstance(row, str):
             raise BadInput(f"{name}, {where}: {row}")
         yield row
+
+
+# --- LiveMedBench
+
+
+def livemedbench_cases(text: str, name: str) -> Rows:
+    """The entries of its benchmark; points that are not there are 0, as its script takes them."""
+    for place, row in json_rows(text, name):
+        items = None if isinstance(row, str) else row.get("rubric_items")
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict):
+                item.setdefault("points", 0)
+        yield place, row
 
 
 # --- HealthBench
@@ -401,7 +419,7 @@ class Reader(NamedTuple):
 
 
 READERS: Mapping[str, Reader] = {
-    "livemedbench": Reader(),
+    "livemedbench": Reader(rows=livemedbench_cases),
     "healthbench": Reader(answers=healthbench_answers),
     "kqa": Reader(rows=kqa_cases, answers=kqa_answers),
     "jsonl": Reader(),

@@ -21,8 +21,8 @@ def load_cases(
 ) -> CaseSet:
     """The cases at `path`: a snapshot's folder (verified unless told otherwise) or a benchmark's file.
 
-    `format_` says which benchmark's; None: its first characters do. Raises CheckFailed when the snapshot does not
-    verify, BadInput when the path holds neither, UsageError for a file of a snapshot.
+    `format_` says which benchmark's; None: its first characters do. Raises CheckFailed when the snapshot, also one
+    that the file is a part of, does not verify, and BadInput when the path holds neither.
     """
     place = Path(path)
     if place.is_dir():
@@ -30,12 +30,19 @@ def load_cases(
     if not place.is_file():
         hint = "name a snapshot's folder or version, LiveMedBench's JSON file of cases, or another benchmark's file"
         raise BadInput(f"{place} is neither a folder nor a file", hint=hint)
-    if place.name == "livemedbench.json" and (place.parent / "manifest.json").is_file():
-        # Which says, as its other files do not, whether its figures may be published.
-        raise UsageError(
-            f"{place} is a part of a snapshot", hint=f"name its folder, {place.parent}"
-        )
-    return read_benchmark(place, format_ or format_of(place))
+    cases = read_benchmark(place, format_ or format_of(place))
+    beside = place.parent / "manifest.json"
+    if place.name != "livemedbench.json" or not beside.is_file():
+        return cases
+    # As publishable as the snapshot that it is a part of
+    whole = open_snapshot(place.parent, verify=verify)
+    return replace(
+        cases,
+        publishable=whole.manifest.publishable,
+        notes=(*cases.notes, *whole.manifest.why_not),
+        snapshots=whole.path.absolute().parent,
+        verified=whole.verified,
+    )
 
 
 def from_snapshot(snapshot: Snapshot) -> CaseSet:

@@ -191,11 +191,12 @@ def _parse_result(line: bytes, calls: Mapping[str, Row]) -> Row:
     """A line of a result file. Raises ValueError if it is no result of these calls."""
     try:
         row: Row = json.loads(line)
-        if row["custom_id"] in calls and "method" not in row:
-            return row
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass
-    raise ValueError("not a result of a call of this run")
+        is_result = row["custom_id"] in calls and "method" not in row
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
+        raise ValueError(f"not a result: {str(exc)[:100]}") from exc
+    if not is_result:
+        raise ValueError("not a result of a call of this run")
+    return row
 
 
 def _records(

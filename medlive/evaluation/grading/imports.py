@@ -201,12 +201,18 @@ def _file_verdicts(
             notes.append(f"{where}: graded more than once; the last one counts")
         verdicts = by_case[case_id] = []
         # Criteria are named by their text.
-        ids = {c.criterion: c.id for c in known[case_id].criteria}
+        criteria = known[case_id].criteria
+        ids = {c.criterion: c.id for c in criteria}
+        worth = [(c.criterion, c.points) for c in criteria]
         for name, value in evaluations.items():
             graded = value if isinstance(value, dict) else {}
-            text, score = graded.get("criterion"), graded.get("score")
+            text, score, points = map(graded.get, ("criterion", "score", "points"))
             if isinstance(text, str) and text in ids and score in (0, 1):
                 verdicts.append(((case_id, ids[text]), bool(score)))
+                if points is not None and (text, points) not in worth:
+                    notes.append(
+                        f"{where}, {name}: graded at {points!r:.80} points; the rubric's count"
+                    )
             else:
                 notes.append(
                     f"{where}, {name}: no criterion of the case, or no score of 0 or 1; left out"

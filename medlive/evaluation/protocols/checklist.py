@@ -149,8 +149,7 @@ def compare_with_people(
     """
     models = list(dict.fromkeys(judgement.model for judgement in judged))
     by_answer = read_people(path)
-    is_unnamed = not all(model for model, _ in by_answer)
-    if is_unnamed and len(models) > 1:
+    if len(models) > 1 and not all(model for model, _ in by_answer):
         raise BadInput(
             f"{path.name}: expected a model in each row, one of {', '.join(models)}",
             hint=FORMAT,
@@ -158,8 +157,10 @@ def compare_with_people(
     compared: list[Judged] = []
     common = tied = 0
     for judgement in judged:
-        place = "" if is_unnamed else judgement.model, judgement.case.case_id
-        labels = list(by_answer.get(place, {}).values())
+        labels: list[bool] = []
+        for model in ("", judgement.model):
+            by_rater = by_answer.get((model, judgement.case.case_id), {})
+            labels += by_rater.values()
         common += bool(labels)
         yes = 2 * labels.count(True)
         if yes == len(labels):

@@ -189,12 +189,12 @@ def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
     for spread in (float("inf"), float("nan")):
         with pytest.raises(UsageError, match="no number of cases"):
             medlive.power(5, spread=spread)
-    wrong: dict[str, Any] = {"models": 1, "before": 0, "correlation": 2}
-    for name, number in wrong.items():
-        with pytest.raises(UsageError, match="no number of cases"):
-            medlive.power(5, **{name: number})
-    with pytest.raises(UsageError, match="no number of cases"):
-        medlive.power(0)
+    wrong: list[dict[str, Any]] = [{"models": 1}, {"before": 0}, {"points": 0}]
+    for odd in [*wrong, {"correlation": 2}, {"correlation": 1}, {"correlation": -2}]:
+        with pytest.raises(UsageError, match="points and before have to be above 0"):
+            medlive.power(**{"points": 5, **odd})
+    with pytest.raises(UsageError, match="the spread has to be above 0"):
+        medlive.power(5, spread=-30.0)
 
 
 def test_a_protocol_that_asks_nobody(runs: list[Path]) -> None:

@@ -242,7 +242,8 @@ def test_results_that_do_not_fit_the_cases_are_named(tmp_path: Path) -> None:
         "--model",
         "m",
     )
-    medlive("import", *files, "--out", tmp_path / "run")
+    err = medlive("import", *files, "--out", tmp_path / "run").stderr
+    assert "r.jsonl: case 'a', rubric_1: graded at 7 points; the rubric's count" in err
     results.write_text("[1]")
     with pytest.raises(BadInput, match="expected an object"):
         answer_rows(results, "healthbench", [])

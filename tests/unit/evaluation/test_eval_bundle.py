@@ -127,7 +127,11 @@ def test_the_same_run_makes_the_same_bytes_whatever_order_its_logs_are_in(
     assert archive(again) == archive(room.files)
     out = tmp_path / "b.zip"
     write_bundle(again, out)
+    write_bundle(again, out)
     assert not verify_bundle(out, snapshot=room.snapshot).why_not
+    for other in (out, tmp_path / "run"):
+        with pytest.raises(UsageError):
+            write_bundle(make_bundle(room.run, draws=3), other)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip", "run"]
     with zipfile.ZipFile(tmp_path / "b.zip") as packed:
         assert {e.filename: packed.read(e) for e in packed.infolist()} == again

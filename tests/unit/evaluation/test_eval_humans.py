@@ -120,6 +120,10 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
             "entry 1: met must be true or false, found 'nan'",
         ),
         (
+            "case_id,criterion_id,rater,met,score\nc,k,r,true,0.5\n",
+            "line 2: a verdict and a score are two ratings",
+        ),
+        (
             '{"case_id":"c","rater":"r","score":true}',
             "entry 1: score must be a number from 0 to 1, found 'True'",
         ),

@@ -427,11 +427,24 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
         kept_figures(tmp_path / "run", load_graded(tmp_path / "run").grader.judge)
         is None
     )
-    for text in ('[{"case_id": "c0", "model_resp', "", "7", "\xff"):
+    cut = (
+        '[{"case_id": "c0", "model_resp',
+        '{\n"c0": {\n"model_resp',
+        '[\n{"case_id": "c0"},',
+    )
+    for text in (*cut, "", "7", "\xff"):
         whole = tmp_path / "cut.json"
         whole.write_text(text, "latin-1")
-        with pytest.raises(BadInput, match=whole.name):
-            import_files(cases, whole, tmp_path / "x", model="m", created_at=AT)
+        files = {"responses": lines, "grades": whole}
+        for named in (
+            {"responses": whole},
+            {"responses": whole, "grades": lines},
+            files,
+        ):
+            with pytest.raises(BadInput, match=whole.name):
+                import_files(
+                    cases, out=tmp_path / "x", model="m", created_at=AT, **named
+                )
     assert not (tmp_path / "x").exists()
 
 
@@ -495,6 +508,22 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
         open_run(tmp_path / "in").answers()[0]["c1"].reason
         == "the endpoint gave status 500"
     )
+
+
+def test_responses_come_by_the_ids_of_their_cases_too(tmp_path: Path) -> None:
+    cases = benchmark(tmp_path / "B.json")
+    rows = {"c0": {"model_response": "Rest."}, "x": {"case_id": "c1", "response": "Go"}}
+    responses = write(tmp_path / "r.json", rows)
+    import_files(cases, responses, tmp_path / "run", model="m", created_at=AT)
+    answers, _ = open_run(tmp_path / "run").answers()
+    assert {k: a.response for k, a in answers.items()} == {"c0": "Rest.", "c1": "Go"}
+
+
+def test_a_criterion_of_livemedbench_without_points_has_none(tmp_path: Path) -> None:
+    without = {"criterion": "a"}
+    file = benchmark(tmp_path / "B.json", 1, [without, item("b", 2)])
+    (case,) = load_cases(file).cases
+    assert [criterion.points for criterion in case.criteria] == [0, 2]
 
 
 def test_a_case_may_have_the_number_0() -> None:

@@ -132,6 +132,8 @@ def test_an_adjudicator_decides_what_two_disagree_on_and_nothing_else(
     assert (counts.second_only, counts.neither) == (0, 4)
     with pytest.raises(UsageError):
         meta_run(run, human=people, adjudicator="dee")
+    with pytest.raises(UsageError, match="--human"):
+        meta_run(run, adjudicator="dee")
 
 
 def test_ratings_of_another_run_alone_are_refused(people: list[Path]) -> None:

@@ -440,7 +440,7 @@ async def test_why_answers_failed_is_told_by_count(run_dir: Path) -> None:
         "3 failed: busy",
         "1 failed: too long",
         "1 failed: gone",
-        "1 failed: dark",
+        "and 1 other reasons (responses.jsonl has them all)",
     )
 
 

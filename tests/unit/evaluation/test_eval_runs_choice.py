@@ -157,12 +157,25 @@ async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(
     ).calls == 0
 
 
-def test_a_snapshot_is_named_as_a_whole(tmp_path: Path) -> None:
-    made = release(tmp_path, "2026.W46", [case("ml-0001"), case("ml-0002")])
+def test_a_snapshot_s_file_of_cases_is_as_publishable_as_the_snapshot(
+    tmp_path: Path,
+) -> None:
+    made = release(
+        tmp_path,
+        "2026.W46",
+        [case("ml-0001"), case("ml-0002")],
+        why_not=("made by the rules engine",),
+    )
     file = made.path / "livemedbench.json"
-    with pytest.raises(UsageError):
+    found = load_cases(file)
+    assert (found.publishable, found.notes) == (False, ("made by the rules engine",))
+    assert load_cases(made.path).notes == found.notes
+    other = file.rename(tmp_path / "mine.json")
+    assert load_cases(other).publishable is None
+    file.write_bytes(other.read_bytes() + b" ")
+    with pytest.raises(CheckFailed):
         load_cases(file)
-    assert load_cases(file.rename(tmp_path / "mine.json")).publishable is None
+    assert load_cases(file, verify=False).verified is False
 
 
 def test_cases_that_are_not_there_are_called_so(tmp_path: Path) -> None:

@@ -268,6 +268,14 @@ def test_people_and_judge_are_compared_on_what_both_labelled(tmp_path: Path) -> 
         "people.csv: 1 answers are not among those that the judge scored; left out",
         "people.csv: on 1 answers as many people say usable as not; left out",
     ]
+    header, *rows = PEOPLE.splitlines()
+    named = [
+        header + ",model",
+        *(f"{row},{'m' if n else ''}" for n, row in enumerate(rows)),
+    ]
+    file.write_text("\n".join(named))
+    (mixed, _), _ = compare_with_people(file, judged, draws=50, seed=0)
+    assert mixed.rows == agreement.rows
     two = [*judged, Judged("n", cases[0], True)]
     with pytest.raises(BadInput, match="one of m, n"):
         compare_with_people(file, two, draws=50, seed=0)
