@@ -20,7 +20,7 @@ from medlive.service.curation.editing import CaseEdit, edit_case
 from medlive.service.schedule.steps import latest_slot
 from medlive.web.site import Site
 from tests.support.reviewing import status_of
-from tests.support.web import Browser, add_account, hidden_fields, served, session_of
+from tests.support.web import Browser, add_account, served, session_of
 
 
 @pytest.fixture
@@ -166,9 +166,8 @@ async def test_disputes_redactions_and_withdrawals(
 async def test_an_edit_that_fails_keeps_what_was_typed(
     database: Database, admin: Browser, held: str
 ) -> None:
-    shown = (await admin.get(f"/acts/case/{held}")).text
-    fields = {
-        **hidden_fields(shown),
+    fields: dict[str, Any] = {
+        **await edited_fields(admin, held),
         "reason": "Shorter.",
         "advice": "<b>Stop it.</b>",
         "narrative": " ",
