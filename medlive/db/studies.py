@@ -1,12 +1,10 @@
 """Studies: a sample of cases, what each rater gave, and what is left to rate."""
 
-from collections.abc import Collection, Iterable, Sequence
-from types import SimpleNamespace
+from collections.abc import Collection, Sequence
 
 from medlive.curation.model import CaseText
 from medlive.errors import UsageError
 
-from .curation.cases import criteria_of
 from .mapping import Record, read
 from .session import Session
 from .tables.people import (
@@ -14,7 +12,6 @@ from .tables.people import (
     StudyRatingRow,
     StudyRow,
 )
-from .tables.release import CaseRevisionRow
 
 Study = StudyRow
 StudyItem = StudyItemRow
@@ -137,17 +134,24 @@ async def save_rating(session: Session, study: str, rating: Rating) -> None:
 
 
 async def read_revisions(
-    session: Session, wanted: Iterable[tuple[str, int]]
+    session: Session, wanted: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], Record]:
     """Revisions of cases as raters read them, by case id and revision: language, text, and criteria by their id within
     the case."""
-    rated: dict[tuple[str, int], Record] = {}
-    for key in wanted:
-        row = await session.get_one(CaseRevisionRow, key)
-        criteria = {}
-        for criterion in await criteria_of(session, *key):
-            criteria[criterion.id] = criterion.criterion
-        rated[key] = SimpleNamespace(
-            language=row.language, text=read(CaseText, row), criteria=criteria
-        )
+    rows = await session.records(
+        """
+        SELECT case_id, revision, language, narrative, query, advice, (
+            SELECT json_object_agg(criterion_id, criterion ORDER BY position) FROM criteria
+            WHERE case_id = r.case_id AND revision = r.revision
+        ) AS criteria
+        FROM case_revisions AS r
+        WHERE (case_id, revision) IN (SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:revisions AS int[])))
+        """,
+        ids=[key[0] for key in wanted],
+        revisions=[key[1] for key in wanted],
+    )
+    rated = {}
+    for row in rows:
+        row.text, row.criteria = read(CaseText, row), row.criteria or {}
+        rated[row.case_id, row.revision] = row
     return rated

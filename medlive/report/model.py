@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.agreement.meta import Meta
+from medlive.evaluation.model import AnswerState
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
@@ -22,6 +23,7 @@ from medlive.evaluation.scoring.contamination import (
     contamination,
     score_arms,
 )
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import (
     Profiles,
@@ -75,10 +77,25 @@ def read_meta(
         UsageError: If it is of a judge that graded none of the runs.
     """
     meta = read_json(path, MetaFile, "meta.json")
-    judge = meta.grader.get("judge")
+    for name in ("name", "engine", "judge"):
+        if name not in meta.grader:
+            raise BadInput(f"{path} is not a meta.json of medlive: no grader.{name}")
+    judge = meta.grader["judge"]
     if judge not in judges:
         raise UsageError(f"{path} is about {judge}, which graded none of the runs")
     return meta
+
+
+def spent_on(run: GradedRun, name: str) -> float | None:
+    """The sum of a field of `Usage` over a run's answers; None where one lacks it: a part would pass for the whole."""
+    total: float = 0
+    for answer in run.answers.values():
+        value = answer.usage.get(name)
+        if isinstance(value, int | float):
+            total += value
+        elif answer.state is not AnswerState.FAILED:
+            return None
+    return total
 
 
 _METRIC = {

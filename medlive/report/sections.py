@@ -20,7 +20,7 @@ from medlive.evaluation.scoring.estimates import (
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases
 
 from .html import Section, f, missing, picture, render, soft
-from .model import ONE_RUN, Report, unpublishable
+from .model import ONE_RUN, Report, spent_on, unpublishable
 from .tables import beside_rows
 
 _NO_SCORE = (
@@ -218,6 +218,22 @@ def criteria(report: Report) -> Section:
     return Section("criteria", "Criteria", [lists, report.render("axes.html")])
 
 
+_COSTS = (
+    "Of the answers, without their grading. Unknown: an answer's tokens or price are not on record, as of imported "
+    "answers, or of a model without a price."
+)
+
+
+def costs(report: Report) -> Section:
+    """The section: tokens and money by model; what is not on record is unknown."""
+    names = ("input_tokens", "output_tokens", "cost_usd")
+    rows = []
+    for model in report.models:
+        rows.append((model.label, [spent_on(model.run, name) for name in names]))
+    drawn = report.render("costs.html", rows=rows)
+    return Section("costs", "Cost and tokens", [soft(_COSTS), drawn])
+
+
 _ALIKE = "How alike the models are"
 
 
@@ -338,6 +354,7 @@ SECTIONS: tuple[Callable[[Report], Section], ...] = (
     partial(slices, kind="specialty", name="specialties", title="By specialty"),
     partial(slices, kind="theme", name="themes", title="By theme"),
     criteria,
+    costs,
     _written("causes", "Root causes", "causes.html"),
     reliability,
     overlap,

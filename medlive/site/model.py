@@ -76,7 +76,7 @@ class ModelEntry:
     """Past its cutoff, where significant after Holm's correction."""
     worst: tuple[CaseScore, ...]
     """The lowest first."""
-    tokens: tuple[int, int] | None
+    tokens: tuple[float, float] | None
     """Of prompts and answers; None where the bundle does not say."""
     trust: str
 

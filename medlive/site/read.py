@@ -20,7 +20,7 @@ from medlive.evaluation.bundles.files import RUN, read_bundle
 from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.model import AnswerState, CaseSet
+from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable
@@ -31,6 +31,7 @@ from medlive.integrity.folder import SUMS, read_small
 from medlive.llm.registry import EMPTY, Registry
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
+from medlive.report.model import spent_on
 from medlive.rubric.model import Origin
 from medlive.snapshot.contents import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
@@ -363,18 +364,10 @@ def _short(digest: str) -> str:
     return digest.removeprefix("sha256:")[:8]
 
 
-def _tokens(run: GradedRun) -> tuple[int, int] | None:
-    """The tokens of prompts and answers; None where an answer lacks a count: a part would pass for the whole."""
-    asked = answered = 0
-    for answer in run.answers.values():
-        prompt = answer.usage.get("input_tokens")
-        completion = answer.usage.get("output_tokens")
-        if isinstance(prompt, int) and isinstance(completion, int):
-            asked += prompt
-            answered += completion
-        elif answer.state is not AnswerState.FAILED:
-            return None
-    return asked, answered
+def _tokens(run: GradedRun) -> tuple[float, float] | None:
+    """The tokens of prompts and answers; None where an answer lacks a count."""
+    asked, answered = spent_on(run, "input_tokens"), spent_on(run, "output_tokens")
+    return None if asked is None or answered is None else (asked, answered)
 
 
 def read_passages(

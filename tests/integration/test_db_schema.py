@@ -124,6 +124,8 @@ DIFFERENCES = [
         "ck_curations_s_inf_range",
     ),
     ("ALTER TABLE threads ADD COLUMN extra int", "extra"),
+    ("ALTER TABLE circuits DROP COLUMN cause", "circuits: column cause"),
+    ("COMMENT ON TABLE circuits IS 'else'", "circuits: table"),
     ("ALTER TABLE threads ALTER COLUMN url DROP NOT NULL", "url"),
     ("ALTER TABLE replies ALTER COLUMN latency_ms TYPE int", "latency_ms"),
     ("COMMENT ON COLUMN threads.url IS 'else'", "url"),

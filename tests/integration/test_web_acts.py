@@ -20,7 +20,7 @@ from medlive.service.curation.editing import CaseEdit, edit_case
 from medlive.service.schedule.steps import latest_slot
 from medlive.web.site import Site
 from tests.support.reviewing import status_of
-from tests.support.web import Browser, add_account, hidden_fields, served, session_of
+from tests.support.web import Browser, add_account, served, session_of
 
 
 @pytest.fixture
@@ -166,9 +166,8 @@ async def test_disputes_redactions_and_withdrawals(
 async def test_an_edit_that_fails_keeps_what_was_typed(
     database: Database, admin: Browser, held: str
 ) -> None:
-    shown = (await admin.get(f"/acts/case/{held}")).text
-    fields = {
-        **hidden_fields(shown),
+    fields: dict[str, Any] = {
+        **await edited_fields(admin, held),
         "reason": "Shorter.",
         "advice": "<b>Stop it.</b>",
         "narrative": " ",
@@ -226,6 +225,14 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
     fields["asked"] = ["What makes me cough"]
     blank = await admin.post(f"{page}/edit", data=fields | {"asked": [" "]})
     assert (blank.status_code, "has no text" in blank.text) == (422, True)
+    # Fields are put together by their place: one that is lost or doubled would move the others.
+    for name in ("axis", "id", "asked"):
+        for values in (fields[name][1:], [*fields[name], fields[name][0]]):
+            moved = await admin.post(f"{page}/edit", data=fields | {name: values})
+            assert (moved.status_code, "missing or repeated" in moved.text) == (
+                422,
+                True,
+            )
     unmarked = {name: value for name, value in fields.items() if name != "revision"}
     assert (await admin.post(f"{page}/edit", data=unmarked)).status_code == 422
     sent = []
@@ -248,7 +255,7 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
 ) -> None:
     done = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)
     assert done.status_code == 303
-    assert "takes two people" in (await admin.get("/audit/threads/test/1")).text
+    assert "overruled this veto" in (await admin.get("/audit/threads/test/1")).text
     assert "wait for a second person" in (await admin.get("/review")).text
     # The same form sent twice is done once.
     twice = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)

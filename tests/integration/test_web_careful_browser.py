@@ -165,7 +165,7 @@ async def test_a_confirmed_veto_is_overruled_by_two_people(
         assert "overruling it takes two people" in await main.inner_text()
         await page.get_by_label("Reason").fill("The passage is of 1990.")
         await page.get_by_role("button", name=button).click()
-        await page.get_by_text("since The passage is of 1990.").wait_for()
+        await page.get_by_text("ada overruled this veto").wait_for()
         assert await drain(contradicting(database)) == {}
     async with signed_in(browser, url, "/review", "bo") as page:
         main = page.locator("main")

@@ -266,7 +266,9 @@ async def test_a_page_shows_the_card_that_was_frozen_alone(
     served: Served, kind: str
 ) -> None:
     card, page = served.line.last / "README.md", f"/medlive-{NEW}/"
-    assert (await served.http.get(page)).status_code == 200
+    shown = await served.http.get(page)
+    assert (shown.status_code, f"<pre># medlive {NEW}" in shown.text) == (200, True)
+    assert "pretty_name" not in shown.text
     (served.settings.home / "handle.key").write_text("# secret")
     card.unlink()
     if kind == "other words":

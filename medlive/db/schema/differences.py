@@ -34,7 +34,8 @@ _DEFINITIONS = text("""
             AND relname <> 'alembic_version' AND NOT starts_with(relname, 'procrastinate_')
     )
     SELECT owner, kind, name, replace(definition, concat(CAST(:schema AS text), '.'), '') FROM (
-        SELECT relname AS owner, 'table' AS kind, relname AS name, obj_description(oid) AS definition FROM tables
+        SELECT relname AS owner, 'table' AS kind, relname AS name, obj_description(oid, 'pg_class') AS definition
+        FROM tables
         UNION ALL SELECT relname, 'column', attname, concat_ws(
             ' ', format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END,
             'DEFAULT ' || pg_get_expr(adbin, adrelid), 'IDENTITY ' || nullif(attidentity::text, ''),

@@ -84,7 +84,6 @@ _ADDED_BY_WORKER = (
     "filter_results",
     "harvest_robots",
     "identifiers",
-    "import_problems",
 )
 _CHANGED_BY_WORKER = (
     "archives",
@@ -98,6 +97,7 @@ _CHANGED_BY_WORKER = (
     "threads",
 )
 _REPLACED_BY_WORKER = (
+    "band_schemes",
     "harvest_measures",
     "snapshot_changes",
     "snapshot_kept_out",
@@ -105,7 +105,6 @@ _REPLACED_BY_WORKER = (
 )
 _KEPT_BY_WORKER = (
     "snapshots",  # Triggers keep what is frozen
-    "band_schemes",
     "circuits",
     "job_failures",
     "list_cursors",

@@ -95,17 +95,21 @@ async def edit(
         # A browser sends every line's end as two characters.
         return [str(text).replace("\r\n", "\n") for text in form.getlist(name)]
 
-    criteria = []
-    for values in zip(*map(sent, _CRITERION), strict=False):
-        criteria.append(dict(zip(_CRITERION, values, strict=True)))
-    asked = []
-    for name, text in zip(sent("asked_id"), sent("asked"), strict=False):
-        asked.append({"id": name, "text": text.strip()})
-    changes: dict[str, object] = {
-        name: "".join(sent(name)) for name in (*_TEXTS, *_KINDS)
-    }
+    criteria, asked = [], []
+    try:
+        for values in zip(*map(sent, _CRITERION), strict=True):
+            criteria.append(dict(zip(_CRITERION, values, strict=True)))
+        for name, text in zip(sent("asked_id"), sent("asked"), strict=True):
+            asked.append({"id": name, "text": text.strip()})
+    except ValueError as error:
+        # A field would stand beside those of another criterion.
+        text = "A field of the form is missing or repeated. Load the page again."
+        raise HTTPException(422, text) from error
+    changes: dict[str, object] = {}
+    for name in (*_TEXTS, *_KINDS):
+        changes[name] = ["", *sent(name)][-1]
     changes["asked"] = asked or None
-    reason = "".join(sent("reason"))
+    reason = ["", *sent("reason")][-1]
     try:
         kept = []
         for row in criteria:
@@ -115,7 +119,7 @@ async def edit(
                 }
                 kept.append({**row, **unset})
         wanted = CaseEdit.model_validate(changes | {"criteria": kept})
-        revision = parse_number("".join(sent("revision")))
+        revision = parse_number(["", *sent("revision")][-1])
         if revision is None:
             raise UsageError("the form does not say which revision was edited")
         await edit_case(

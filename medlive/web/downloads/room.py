@@ -141,7 +141,8 @@ async def snapshot(
         address=site_address(site.settings),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         has_report=may_be_shown and report.is_file(),
-        card=card.decode("utf-8"),
+        # Without the front matter, which is for hubs.
+        card=card.decode("utf-8").split("\n---\n", 1)[-1].strip(),
     )
 
 

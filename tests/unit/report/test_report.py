@@ -154,6 +154,7 @@ def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(
         "By specialty",
         "By theme",
         "Criteria",
+        "Cost and tokens",
         "Root causes",
         "Reliability of the grader",
         "How alike",
@@ -277,7 +278,7 @@ def test_people_read_scores_in_per_cent_and_programs_as_shares(tmp_path: Path) -
     html = (out / "index.html").read_text("utf-8")
     # Coefficients and p alone are told with three decimals and more.
     html = re.sub(
-        r'(?s)<section id="(overlap|pairs|scale|length)">.*?</section>|<div class="summary">.*?</div>',
+        r'(?s)<section id="(overlap|costs|pairs|scale|length)">.*?</section>|<div class="summary">.*?</div>',
         "",
         html,
     )

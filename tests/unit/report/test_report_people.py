@@ -84,6 +84,7 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
         assert text in part, text
     for wrong, named in (
         ({"grader": []}, "grader"),
+        ({"grader": {"judge": "sha256:a"}}, "no grader.name"),
         ({"format": "medlive-scores"}, "format"),
         ({"format_version": 2}, "format_version"),
     ):

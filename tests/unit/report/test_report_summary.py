@@ -1,4 +1,4 @@
-"""The summary's sentences against the score table; criteria against a count of their own."""
+"""The summary's sentences against the score table; criteria and costs against a count of their own."""
 
 import re
 from dataclasses import replace
@@ -15,11 +15,13 @@ from medlive.evaluation.scoring.score import (
     ScoreTable,
     score_runs,
 )
+from medlive.llm.engine import Usage
 from medlive.llm.registry import Registry
 from medlive.report.html import whole
 from medlive.report.model import analyse
 from medlive.report.render import summarise, tied_with
 from medlive.report.sections import (
+    costs,
     criteria,
     met_by_criterion,
 )
@@ -175,6 +177,29 @@ def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
     assert len(shares) == 10
     positive = [r.share for r in met_by_criterion(report) if r.criterion.points > 0]
     assert shares == sorted(positive)[:10]
+
+
+def test_what_is_not_on_record_is_unknown_and_never_nothing(tmp_path: Path) -> None:
+    cases = made_cases(12, months=2)
+    usages = {
+        "priced": Usage(100, 0, 300, 0.02),
+        "unpriced": Usage(100, 0, 500),
+        "imported": None,
+    }
+    runs = []
+    for name, usage in usages.items():
+        run = made_run(cases, tmp_path / name, name, 0.5, usage=usage)
+        runs.append(load_graded(run))
+    html = "".join(costs(analyse(score_runs(runs, draws=20))).parts)
+    cells = {}
+    for name in usages:
+        row = html.split(f'<th scope="row">{name}</th>')[1].split("</tr>")[0]
+        cells[name] = re.findall(r'<td class="n">([^<]*)', row)
+    assert cells == {
+        "priced": ["1,200", "3,600", "0.2400"],
+        "unpriced": ["1,200", "6,000", "unknown"],
+        "imported": ["unknown"] * 3,
+    }
 
 
 def test_a_number_in_a_name_stays_whole_and_what_is_in_it_is_escaped() -> None:
