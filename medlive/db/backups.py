@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from medlive.errors import CheckFailed
+from medlive.errors import CheckFailed, DatabaseForbidden
 
 from .session import Database, Session
 from .tables.intake import TakedownRow
@@ -78,7 +78,12 @@ async def scratch_database(database: Database) -> AsyncIterator[str]:
                 hint="rename or drop it: backups are tried in a database of that name, which is then dropped",
             )
         await session.run(drop)  # one that a kill left behind
-        await session.run(f"CREATE DATABASE {quoted} TEMPLATE template0")
+        try:
+            await session.run(f"CREATE DATABASE {quoted} TEMPLATE template0")
+        except DatabaseForbidden as error:
+            user = url.username or "USER"
+            hint = f"ALTER ROLE {user} CREATEDB, or set [backup] check = false"
+            raise DatabaseForbidden(error.message, hint=hint) from error
         await session.run(f"COMMENT ON DATABASE {quoted} IS '{SCRATCH_NOTE}'")
         await session.run(f"REVOKE CONNECT ON DATABASE {quoted} FROM PUBLIC")
     try:
