@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -423,7 +424,12 @@ class Rows:
         database: Any = SimpleNamespace(read=nullcontext)
         self.moment = MONDAY + WEEK
         self.runner = _Runner(
-            database, database, Settings(), print, lambda: self.moment, once=False
+            database,
+            database,
+            Settings(home=Path()),
+            print,
+            lambda: self.moment,
+            once=False,
         )
         for name in ("ask_lock", "latest_act", "queue_lost"):
             monkeypatch.setattr(scheduler, name, self._give)
