@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from medlive.errors import CheckFailed
+from medlive.errors import CheckFailed, DatabaseForbidden
 
 from .session import Database, Session
 from .tables.intake import TakedownRow
@@ -70,17 +70,22 @@ async def scratch_database(database: Database) -> AsyncIterator[str]:
     name = f"{(url.database or '')[: 63 - len(SCRATCH_SUFFIX)]}{SCRATCH_SUFFIX}"
     quoted = '"' + name.replace('"', '""') + '"'
     drop = f"DROP DATABASE IF EXISTS {quoted} WITH (FORCE)"
-    async with database.read() as session:
-        existing = (await session.run(_NOTE_OF, name=name)).first()
-        if existing is not None and existing[0] != SCRATCH_NOTE:
-            raise CheckFailed(
-                f"the database {name} exists, and medlive did not make it",
-                hint="rename or drop it: backups are tried in a database of that name, which is then dropped",
-            )
-        await session.run(drop)  # one that a kill left behind
-        await session.run(f"CREATE DATABASE {quoted} TEMPLATE template0")
-        await session.run(f"COMMENT ON DATABASE {quoted} IS '{SCRATCH_NOTE}'")
-        await session.run(f"REVOKE CONNECT ON DATABASE {quoted} FROM PUBLIC")
+    try:
+        async with database.read() as session:
+            existing = (await session.run(_NOTE_OF, name=name)).first()
+            if existing is not None and existing[0] != SCRATCH_NOTE:
+                raise CheckFailed(
+                    f"the database {name} exists, and medlive did not make it",
+                    hint="rename or drop it: backups are tried in a database of that name, which is then dropped",
+                )
+            await session.run(drop)  # one that a kill left behind
+            await session.run(f"CREATE DATABASE {quoted} TEMPLATE template0")
+            await session.run(f"COMMENT ON DATABASE {quoted} IS '{SCRATCH_NOTE}'")
+            await session.run(f"REVOKE CONNECT ON DATABASE {quoted} FROM PUBLIC")
+    except DatabaseForbidden as error:
+        user = url.username or "USER"
+        hint = f"ALTER ROLE {user} CREATEDB, or set [backup] check = false"
+        raise DatabaseForbidden(error.message, hint=hint) from error
     try:
         yield url.set(database=name).render_as_string(hide_password=False)
     finally:

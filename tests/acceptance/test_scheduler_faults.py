@@ -180,6 +180,8 @@ async def test_retention_and_harvest_wait_for_each_other_and_neither_fails(
     wednesday = today + timedelta(days=9 - today.weekday())
     states = {s.name: s for s in await read_states(database, settings, wednesday)}
     assert states["harvest:sdn"].status == "due"
+    assert states["retention"].waits
+    assert "harvest:sdn" in (states["retention"].why or "")
     await run_step(database, settings, "retention", week)
     assert instance.rows(RUNS, ["scheduler retention"]) == [("partial",), ("done",)]
     await database.aclose()

@@ -440,10 +440,11 @@ async def test_a_trial_that_is_impossible_is_said_so(
             }
         )
         try:
-            with pytest.raises(DatabaseForbidden, match="creates_nothing"):
+            with pytest.raises(DatabaseForbidden, match="creates_nothing") as caught:
                 await try_backup(settings, backup, public_keys(made, ()))
         finally:
             connection.execute("DROP ROLE creates_nothing")
+    assert "ALTER ROLE creates_nothing CREATEDB" in (caught.value.hint or "")
     # Nor two at a time, nor where another database has no room.
     async with (
         open_database(made) as database,

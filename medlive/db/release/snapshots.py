@@ -149,14 +149,6 @@ async def latest_frozen(session: Session) -> SnapshotRow | None:
     return await session.first(SnapshotRow, latest)
 
 
-async def load_manifest(session: Session, version: str) -> dict[str, Any] | None:
-    """The manifest as it was frozen; None while there is none."""
-    manifest: dict[str, Any] | None = await session.value(
-        "SELECT manifest FROM snapshots WHERE version = :version", version=version
-    )
-    return manifest
-
-
 async def list_log_heads(session: Session) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
     heads = await session.lookup("""

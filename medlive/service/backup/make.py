@@ -198,7 +198,7 @@ async def back_up_week(
         except DatabaseUnavailable:
             raise
         except (TrialImpossible, DatabaseForbidden) as error:
-            counts |= {"check": "impossible", "why": describe(error)}
+            counts |= {"check": "impossible", "why": error.whole}
         except MedliveError as error:
             problem = f"the restore check failed: {describe(error)}"
             return counts | {"check": "failed", "problem": problem}

@@ -77,6 +77,7 @@ class PostgresLedger:
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
         self._identifiers: dict[str, list[list[Identifier]]] = {}
+        self._robots_saved = 0
         self._saved_requests: Counter[str] = Counter()
 
     async def keep(self, *events: HarvestEvent) -> None:
@@ -153,10 +154,11 @@ class PostgresLedger:
         events, pages, misled = await self._sort(groups)
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
-        sent = self.fetcher.counts - self._saved_requests
+        robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
         counts, run_id = Counter(sent), self.run.run_id
         async with self.database.begin() as session:
-            await harvests.save_robots(session, run_id, self.fetcher.robots)
+            if len(robots) > self._robots_saved:
+                await harvests.save_robots(session, run_id, robots)
             if pages:
                 ids = await fetches.save_pages(
                     session, run_id, self.source, pages, self._archive_id, places
@@ -181,6 +183,7 @@ class PostgresLedger:
             await fetches.save_failed_fetches(session, run_id, self.source, problems)
             await harvests.add_counts(session, self.run, counts)
         self._saved_requests += sent
+        self._robots_saved = len(robots)
         self.counts += counts
         ends = ("new", "revised", "unchanged", "not_modified")
         self.tick(sum(self.counts[end] for end in ends))

@@ -1,14 +1,14 @@
 """The scheduler: the stored rows and the clock say which steps are due, each recorded as a run.
 
-Each step is a task of its own, so that one which is slow or hangs delays no other. The rows are read before steps
-are begun, so looking once too often changes nothing. The database's clock is read at every wake. An advisory lock
-keeps one scheduler active.
+Each step is a task of its own, so that one which is slow or hangs delays no other. The rows are read when something
+has changed, and before steps are begun, so looking once too often changes nothing. The database's clock is read at
+every wake. An advisory lock keeps one scheduler active.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +17,7 @@ from typing import Any
 from procrastinate import App
 
 from medlive.clock import iso_week
-from medlive.config import Settings
+from medlive.config import Settings, WeeklyTime
 from medlive.db.audit_log import latest_act
 from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.jobs import Queue, count_servers
@@ -69,7 +69,7 @@ from .steps import StepState
 _log = logging.getLogger(__name__)
 
 WAKE_S = 5.0
-"""Seconds between looks for due steps."""
+"""Seconds between looks at the advisory lock and the clock."""
 LOOK_AGAIN_MINUTES = 10
 """How often blocked and failed steps are looked at between their times."""
 
@@ -137,8 +137,8 @@ class _Runner:
     tried: set[tuple[str, str]] = field(default_factory=set)
     """Steps and weeks that were begun, and wait for a change before they are run again."""
     known: object = None
-    """The latest clearing and period of looks that `tried` is of."""
-    running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """The steps' slots, the latest clearing and the period of looks that `tried` is of."""
+    running: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
 
     async def work(
         self, connection: Connection, health: Liveness, wake_s: float
@@ -160,6 +160,9 @@ class _Runner:
                 await self._run_step(due[0])
             await look(self.database, self.settings, clock=self.clock)
             return
+        times = steps.weekly_times(
+            self.settings.schedule, select_sources(self.settings, [])
+        )
         alive = asyncio.Event()
         looking = asyncio.create_task(
             keep_looking(self.database, self.settings, alive, self.clock)
@@ -170,7 +173,7 @@ class _Runner:
                 # A lost connection loses the lock, and another scheduler may be active.
                 if not await ask_lock(connection, _HAS_LOCK, SCHEDULER_LOCK):
                     raise DatabaseUnavailable("the scheduler's lock was lost")
-                await self._begin_due()
+                await self._begin_due(times.values())
                 await asyncio.wait(
                     [looking, *self.running.values()],
                     timeout=wake_s,
@@ -180,21 +183,26 @@ class _Runner:
         finally:
             await end_tasks(looking, *self.running.values())
 
-    async def _begin_due(self) -> None:
-        """Begin the due steps that are not at work."""
+    async def _begin_due(self, times: Iterable[WeeklyTime]) -> None:
+        """Begin the due steps that are not at work, if a step may have become due since the last look."""
         async with self.database.read() as session:
             clearing = await latest_act(session, Act.CLEAR_STEP)
             moment = await self._moment(session)
         period = moment.timestamp() // (60 * LOOK_AGAIN_MINUTES)
-        if (clearing, period) != self.known:
-            self.known = clearing, period
+        known = [steps.latest_slot(moment, time) for time in times], clearing, period
+        if is_changed := known != self.known:
+            self.known = known
             self.tried.clear()
             await queue_lost(self.database)
         for name in list(self.running):
             if self.running[name].done():
-                self.running.pop(name).result()  # raises what ended it
-                # Late threads are queued, and what waited continues.
-                self.tried = {key for key in self.tried if key[0] == name}
+                is_changed = True
+                # The result raises what ended it. Late threads are queued, and what waited continues; but two steps
+                # that are to be run again do not begin each other without a pause.
+                if self.running.pop(name).result():
+                    self.tried = {key for key in self.tried if key[0] == name}
+        if not is_changed:
+            return
         for step in await self._find_due():
             if step.name not in self.running:
                 work = self._run_step(step)
@@ -232,7 +240,8 @@ class _Runner:
         result = {"command": step.command, "iso_week": step.week}
         self.results.append(result | {"state": state, "detail": detail})
 
-    async def _run_step(self, step: StepState) -> None:
+    async def _run_step(self, step: StepState) -> bool:
+        """Run a step; False if it is to be run again, though it did not fail."""
         self.tried.add((step.name, step.week))
         works = {STEP: step_work(self.database, self.settings, step.week)}
         await run_step_job(
@@ -251,6 +260,7 @@ class _Runner:
             _log.error("%s", message)
         else:
             self.notify(message)
+        return state != "skipped"
 
 
 def step_work(

@@ -34,7 +34,7 @@ MOST_RETRY_AFTER = timedelta(hours=12)
 OVERDUE_AFTER = timedelta(hours=24)
 """When an unfinished step is overdue: a polite harvest may take most of a day."""
 PATIENCE = timedelta(hours=6)
-"""For how long a harvest or a queueing may have begun that a freeze waits for."""
+"""How long retention waits for a harvest, and for how long a harvest or a queueing may have begun before."""
 NO_CONTACT = (
     "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 )
@@ -162,6 +162,7 @@ async def read_states(
     freeze_limit = timedelta(hours=settings.schedule.freeze_wait_hours)
     limits = {
         FREEZE: freeze_limit,
+        RETENTION: PATIENCE,
         BACKUP: freeze_limit + PATIENCE,
     }
     async with database.begin() as session:
@@ -203,7 +204,9 @@ async def _waited_for(
     states: Sequence[StepState],
     recent: Sequence[str],
 ) -> list[str]:
-    """What a freeze or backup that is due waits for."""
+    """What a freeze, retention or backup that is due waits for."""
+    if state.name == RETENTION:
+        return [name for name in recent if name.startswith(_HARVEST)]
     if state.name == FREEZE:
         standing = await week_standing(
             session, state.week, failure_share=settings.schedule.failure_share

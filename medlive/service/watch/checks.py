@@ -66,6 +66,7 @@ async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow
     for problem in problems:
         if known := stored.pop(problem.key, None):
             problem.acknowledged_at = known.acknowledged_at
+            problem.acknowledged_until = known.acknowledged_until
     for known in stored.values():
         if known.code in LOCAL and facts.moment - known.seen_at < ENDS_AFTER:
             problems.append(known)

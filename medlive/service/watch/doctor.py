@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from medlive.clock import now
@@ -65,7 +64,8 @@ async def examine(settings: Settings) -> Diagnoses:
 async def examine_home(settings: Settings) -> Diagnoses:
     """Whether the home can be written, and has the room below which a check reports it."""
     home = settings.home
-    _try_to_write(home)
+    home.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
+    tempfile.TemporaryFile(dir=home).close()
     usage = shutil.disk_usage(home)
     text = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.0f} GB are free at {home}"
     if usage.free < settings.watch.disk_free_gb * 1e9:
@@ -73,11 +73,6 @@ async def examine_home(settings: Settings) -> Diagnoses:
         yield Diagnosis("bad", text, step)
     else:
         yield Diagnosis("good", text)
-
-
-def _try_to_write(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
-    tempfile.TemporaryFile(dir=folder).close()
 
 
 async def examine_database(settings: Settings) -> Diagnoses:
@@ -260,7 +255,10 @@ async def examine_backup(settings: Settings) -> Diagnoses:
             "set [backup] folder in medlive.toml, on another disk",
         )
         return
-    _try_to_write(folder)
+    parent = folder.absolute()
+    while not parent.exists():  # It may lie on a disk that is not mounted now
+        parent = parent.parent
+    tempfile.TemporaryFile(dir=parent).close()
     yield Diagnosis("good", f"{folder} can be written")
 
 

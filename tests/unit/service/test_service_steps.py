@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.clock import iso_week
-from medlive.config import ScheduleSection, WeeklyTime
+from medlive.config import ScheduleSection, Settings, WeeklyTime
 from medlive.db.release.weeks import WeekStanding
 from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
@@ -410,44 +411,86 @@ def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_so
     assert not found["harvest:b"].overdue
 
 
+class Rows:
+    """Stands for the rows: what is due, and how often they were read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+        states = {s.name: s for s in step_states(TIMES, EMPTY, MONDAY + WEEK)}
+        self.due = [states[name] for name in names]
+        self.begun = list[str]()
+        self.reads = self.wakes = 0
+        self.is_done = True
+        self.ends = {name: asyncio.Event() for name in names}
+        database: Any = SimpleNamespace(read=nullcontext)
+        self.moment = MONDAY + WEEK
+        self.runner = _Runner(
+            database,
+            database,
+            Settings(home=Path()),
+            print,
+            lambda: self.moment,
+            once=False,
+        )
+        for name in ("ask_lock", "latest_act", "queue_lost"):
+            monkeypatch.setattr(scheduler, name, self._give)
+        monkeypatch.setattr(scheduler, "keep_looking", self._look)
+        monkeypatch.setattr(self.runner, "_find_due", self._find_due)
+        monkeypatch.setattr(self.runner, "_run_step", self._run_step)
+        work = self.runner.work(database, Liveness(), 0.01)
+        self.working = asyncio.create_task(work)
+
+    async def wake_twice(self) -> None:
+        wakes = self.wakes
+        await until(lambda: self.wakes >= wakes + 4)
+
+    async def _give(self, *_: object) -> int:
+        self.wakes += 1
+        return 1
+
+    async def _look(self, *_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def _find_due(self) -> list[StepState]:
+        self.reads += 1
+        return [s for s in self.due if (s.name, s.week) not in self.runner.tried]
+
+    async def _run_step(self, step: StepState) -> bool:
+        self.begun.append(step.name)
+        self.runner.tried.add((step.name, step.week))
+        await self.ends[step.name].wait()
+        self.ends[step.name].clear()
+        return self.is_done
+
+
 async def test_a_step_that_becomes_due_while_it_runs_is_run_again_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    due = {s.name: s for s in step_states(TIMES, EMPTY, MONDAY + timedelta(days=2))}
-    database: Any = SimpleNamespace(read=nullcontext)
-    runner = _Runner(database, database, database, print, lambda: MONDAY, once=False)
-    begun, go = list[str](), asyncio.Event()
+    rows = Rows(monkeypatch, "harvest:a", "queue")
+    await until(lambda: rows.begun == ["harvest:a", "queue"])
+    rows.ends["harvest:a"].set()
+    await rows.wake_twice()  # the harvest has ended, and is not run again
+    assert rows.begun == ["harvest:a", "queue"]
+    rows.ends["queue"].set()
+    await until(lambda: rows.begun[2:] == ["harvest:a", "queue"])
+    rows.working.cancel()
 
-    async def give(*_: object) -> int:
-        return 1
 
-    async def look(*_: object) -> None:
-        await asyncio.Event().wait()
-
-    async def find_due() -> list[StepState]:
-        names = ("harvest:a", "queue")
-        return [due[n] for n in names if (due[n].name, due[n].week) not in runner.tried]
-
-    async def run_step(step: StepState) -> None:
-        begun.append(step.name)
-        runner.tried.add((step.name, step.week))
-        if begun.count(step.name) > 1:
-            await asyncio.Event().wait()
-        if step.name == "queue":
-            await go.wait()
-
-    for name in ("ask_lock", "latest_act", "queue_lost"):
-        monkeypatch.setattr(scheduler, name, give)
-    monkeypatch.setattr(scheduler, "keep_looking", look)
-    monkeypatch.setattr(runner, "_find_due", find_due)
-    monkeypatch.setattr(runner, "_run_step", run_step)
-    working = asyncio.create_task(runner.work(database, Liveness(), 60.0))
-    await until(lambda: begun == ["harvest:a", "queue"])
-    await asyncio.sleep(0.05)  # the harvest has ended, and is not run again
-    assert begun == ["harvest:a", "queue"]
-    go.set()
-    await until(lambda: begun[2:] == ["harvest:a", "queue"])
-    working.cancel()
+async def test_steps_to_be_run_again_are_begun_by_the_clock_and_the_rows_read_at_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = Rows(monkeypatch, "harvest:a", "queue")
+    rows.is_done = False  # each waits for something else
+    await until(lambda: len(rows.begun) == 2)
+    for end in rows.ends.values():
+        end.set()
+    await until(lambda: not rows.runner.running)
+    await rows.wake_twice()
+    reads = rows.reads
+    await rows.wake_twice()
+    assert (rows.begun, rows.reads) == (["harvest:a", "queue"], reads)
+    rows.moment += timedelta(minutes=scheduler.LOOK_AGAIN_MINUTES)
+    await until(lambda: len(rows.begun) == 4)
+    rows.working.cancel()
 
 
 def test_a_week_that_was_frozen_in_part_is_not_whole() -> None:
