@@ -197,7 +197,9 @@ async def test_a_chain_judges_each_latest_revision_once(database: Database) -> N
         await bands.save_bands(session, [(one.thread_pk, [7, 8]), (two.thread_pk, [7])])
         # The second's latest revision did not pass, nor did its first.
         passing = await bands.find_candidates(session, CHAIN, [[7], [9, 8], []])
-        assert passing == [(one.thread_pk, one.revision_pk)]
+        assert [(p.thread_pk, p.revision_pk) for p in passing] == [
+            (one.thread_pk, one.revision_pk)
+        ]
     assert two.thread_pk == edited.thread_pk
 
 

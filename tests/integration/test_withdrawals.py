@@ -614,7 +614,7 @@ async def test_the_commands(
         unknown = run("snapshot", "withdraw", f"{case_id[:-1]}x", *why, status=2)
         assert "medlive case list" in unknown.err
         part = run("snapshot", "withdraw", case_id, "--criterion", "c9", *why, status=2)
-        assert f"{case_id}-c4" in part.err
+        assert f"medlive case show {case_id}" in part.err
         run(
             "snapshot",
             "withdraw",

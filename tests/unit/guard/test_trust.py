@@ -171,8 +171,7 @@ async def bucket(port: int, _: Path) -> None:
     from medlive.publishing.s3 import S3Target
 
     target = S3Target("s3://bucket/medlive", endpoint_url=f"https://localhost:{port}")
-    with target.session():
-        pass
+    target.folders()
 
 
 async def hub(port: int, _: Path) -> None:
