@@ -53,9 +53,10 @@ def demo(
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint, record))
-    names = ("harvested", "new_threads", "curated", "frozen", "report")
+    names = ("harvested", "new_threads", "frozen", "report")
     runs = [model.run.run.path for model in done.scores.models]
     value = fields_of(done, names) | {
+        "curated": done.curated.as_json() | {"funnel": done.curated.funnel},
         "scores": scores_json(done.scores),
         "runs": runs,
         "home": settings.home,

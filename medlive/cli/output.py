@@ -140,7 +140,7 @@ def _plain(value: object) -> object:
         return fields_of(value)
     if isinstance(value, SimpleNamespace):
         return vars(value)
-    if isinstance(value, set):
+    if isinstance(value, set | frozenset):
         return sorted(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
