@@ -142,6 +142,8 @@ def _plain(value: object) -> object:
         return vars(value)
     if isinstance(value, set | frozenset):
         return sorted(value)
+    if isinstance(value, Sequence):  # A row of the database
+        return list(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
