@@ -58,12 +58,16 @@ def curate(
             on_curated=curated,
         )
         done = wait_for(work)
+    value = done.as_json()
+    spent = done.spent
+    if spent["usd"] is None:  # A model has no price
+        spent = {**spent, "usd": "unknown"}
     columns = ["stage", "outcome", "reason", "threads"]
     shown = [
-        Grid(["what", "count"], done.as_json().items(), "This run"),
+        Grid(["what", "count"], (value | {"spent": spent}).items(), "This run"),
         Grid(columns, done.funnel, "All threads so far"),
     ]
-    value = done.as_json() | {"funnel": done.funnel}
+    value["funnel"] = done.funnel
     return Result(value, shown, failure=_find_obstacle(done))
 
 

@@ -164,6 +164,8 @@ async def _fetch(task: Task, contact: str | None, dry_run: bool) -> Fetch:
         if not dry_run:
             with progress(f"{name}, bytes") as tick:
                 await run_plan(plan, client, tick)
+    if plan.absent:
+        say(f"{name}: listed files that do not exist: {len(plan.absent)}")
     return plan
 
 

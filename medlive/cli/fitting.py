@@ -28,7 +28,7 @@ def fit_table(rows: Rows, width: int) -> Table:
     widths = [_longest(_LINES, column) for column in columns]
     least = [_longest(_WORDS, column) for column in columns]
     if sum(least) > room:
-        return _one_value_a_line(rows)
+        return _one_value_a_line(rows, width)
     while sum(widths) > room:
         slack = [have - need for have, need in zip(widths, least, strict=True)]
         widths[slack.index(max(slack))] -= 1
@@ -45,11 +45,12 @@ def _longest(ends: re.Pattern[str], cells: Sequence[Text]) -> int:
     return max(cell_len(part.rstrip()) for part in parts)
 
 
-def _one_value_a_line(rows: Rows) -> Table:
-    table = Table(show_edge=False, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+def _one_value_a_line(rows: Rows, width: int) -> Table:
     names, *records = rows
+    first = min(_longest(_LINES, names), width // 2)
+    table = Table(show_edge=False, pad_edge=False, show_header=False)
+    table.add_column(overflow="fold", width=first)
+    table.add_column(overflow="fold", max_width=width - first - 3)
     for record in records:
         for name, cell in zip(names, record, strict=True):
             table.add_row(name, cell)

@@ -118,7 +118,9 @@ def _describe_harvests(
             result = HarvestResult(name, iso_week(now()), failed=describe(result))
         results.append(result)
         counts = [result.counts[column] for column in COLUMNS]
-        rows.append([name, *counts, len(result.problems)])
+        asked = result.counts["conditional"]
+        share = f"{result.counts['not_modified'] / asked:.0%}" if asked else None
+        rows.append([name, *counts, share, len(result.problems)])
         notes += _notes(result)
         if result.quarantined:
             given_up.append(f"{name}: quarantined: {result.quarantined}")
@@ -130,7 +132,7 @@ def _describe_harvests(
         # A fault of medlive itself, which has no status of its own, before what an operator can mend.
         failure = max(broken, key=lambda error: getattr(error, "exit_status", 100))
         notes += given_up
-    table = Grid(["source", *COLUMNS, "problems"], rows)
+    table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
     return Result(results, [table], notes, failure)
 
 

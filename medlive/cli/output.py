@@ -140,8 +140,10 @@ def _plain(value: object) -> object:
         return fields_of(value)
     if isinstance(value, SimpleNamespace):
         return vars(value)
-    if isinstance(value, set):
+    if isinstance(value, set | frozenset):
         return sorted(value)
+    if isinstance(value, Sequence):  # A row of the database
+        return list(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 

@@ -242,7 +242,10 @@ async def _evaluate(settings: Settings, frozen: FreezeResult) -> ScoreTable:
     async with open_database(settings) as database, database.begin() as session:
         for scored in scores.models:
             run = scored.run
-            identity = run.info.model_dump(mode="json", exclude={"snapshots"})
+            # Unset fields are left out, so that older runs keep their identity.
+            identity = run.info.model_dump(
+                mode="json", exclude={"snapshots"}, exclude_unset=True
+            )
             await record_evaluation(
                 session,
                 run_digest=digest_json(identity),

@@ -174,7 +174,7 @@ def mask_url(url: str) -> str:
 def _anchor(value: object, folder: Path, *path: str) -> Any:
     """Put relative paths of a file below the file's folder, wherever the command is started.
 
-    Paths are the settings of that type, and every text that begins with `./`, `../` or `~/`, as an encoder's may.
+    Paths are the settings of that type, and texts of `[evidence]` that begin with `./`, `../` or `~/`: an encoder's.
     """
     if isinstance(value, dict):
         return {
@@ -185,7 +185,9 @@ def _anchor(value: object, folder: Path, *path: str) -> Any:
     if not isinstance(value, str):
         return value
     is_path = _kind_of(path) in (Path, tuple[Path, ...])
-    if (value and is_path) or value.startswith(("./", "../", "~/")):
+    if path[0] == "evidence" and value.startswith(("./", "../", "~/")):
+        is_path = True
+    if value and is_path:
         return str(folder / Path(value).expanduser())
     return value
 

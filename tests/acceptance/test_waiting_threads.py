@@ -63,7 +63,9 @@ def test_a_thread_without_a_job_is_found_queued_again_and_said(
 
 
 def test_an_empty_queue_is_checked_without_a_word(new_instance: NewInstance) -> None:
-    assert new_instance().here("jobs", "check").out == ""
+    instance = new_instance()
+    assert "nothing waits" in instance.here("jobs", "list").err
+    assert instance.here("jobs", "check").out == ""
 
 
 def test_an_overruled_thread_without_a_job_is_found_too(instance: Instance) -> None:

@@ -137,8 +137,10 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         f"scheduler {name}": "partial" if outcome == "skipped" else outcome
         for name, outcome in steps.items()
     }
+    week["steps"][0]["cost_usd"] = None  # As after a reply without a price
     show_result(Result(None, describe_week(week)))
     page = capsys.readouterr().out
+    assert "unknown" in page.partition("Steps")[2].partition("decided")[0]
     shipped = " ".join(page.partition("Shipped")[2].split())
     assert "state ┃ cases ┃ criteria ┃ signed ┃ publishable" in shipped
     assert "frozen │ 3 │ 9 │ False │ True │" in shipped

@@ -71,6 +71,6 @@ def suspects(
             )
             opened += 1
     notes.append(
-        f"{opened} disputes opened (medlive review disputes); the others had one, or are of no case of this database"
+        f"{opened} disputes opened (medlive review disputes); the others had one, or their case is not in this database"
     )
     return Result(rows, shown, notes)

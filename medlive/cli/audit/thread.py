@@ -156,12 +156,12 @@ def takedown(
     if not dry_run and not yes:
         planned = take(dry_run=True)
         say(f"{name} would be erased for good: {_erased(planned)}")
-        for text in _frozen(planned):
+        for text in _frozen(planned, "would be"):
             say(text)
         say("it is kept from coming back; a lifted takedown restores nothing")
         confirm_by_name(name)
     done = take(dry_run=dry_run)
-    left = _frozen(done)
+    left = _frozen(done, "would be" if dry_run else "is")
     for error in done.damaged:
         left.append(f"a file may still hold its pages: {error.message}")
     hint = "restore or remove a damaged file, then `medlive week run retention`; publish errata.json"
@@ -175,11 +175,13 @@ def _erased(done: TakedownResult) -> str:
     return ", ".join(counts) or "nothing of it is here"
 
 
-def _frozen(done: TakedownResult) -> list[str]:
+def _frozen(done: TakedownResult, verb: str) -> list[str]:
     """Cases that frozen snapshots keep: they are withdrawn."""
     texts = []
     for version, case_id in done.frozen:
-        texts.append(f"snapshot {version} holds its case {case_id}: it is withdrawn")
+        texts.append(
+            f"snapshot {version} holds its case {case_id}, which {verb} withdrawn"
+        )
     return texts
 
 

@@ -170,8 +170,11 @@ def restore(
             about = wait_for(try_backup(settings, folder, keys))
         else:
             about, _ = check_backup(folder, keys)
-        rows = sum(about.rows.values())
-        text = f"the backup of {about.created_at.isoformat()} is whole: {rows} rows"
+        text = f"the backup of {about.created_at.isoformat()} is whole"
+        if not unverified:
+            text += " and signed"
+        if scratch:
+            text += f", and its {sum(about.rows.values())} rows come back"
         return Result(about, notes=[text])
     done = wait_for(restore_backup(settings, folder, keys))
     notes = [f"taken down again: {name}" for name in done["taken_down"]]

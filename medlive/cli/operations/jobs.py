@@ -69,7 +69,8 @@ def list_(limit: Annotated[int, Option(min=0, max=10_000)] = 20) -> Result:
     counts = with_session(count_jobs)
     jobs = with_session(list_jobs, limit)
     shown = [table_of(counts, _QUEUES, "Queues"), table_of(jobs, _JOBS, "Jobs")]
-    return Result({"queues": counts, "jobs": jobs}, shown)
+    notes = [] if jobs else ["nothing waits"]
+    return Result({"queues": counts, "jobs": jobs}, shown, notes)
 
 
 def retry(
@@ -91,7 +92,8 @@ def retry(
         )
     if jobs:
         _each(jobs, "failed or being done", _retry_now)
-        return Result({"retried": jobs, "delayed": 0})
+        text = f"queued again: {', '.join(map(str, jobs))}"
+        return Result({"retried": jobs, "delayed": 0}, notes=[text])
 
     async def retry_many(queue: App, database: Database) -> Result:
         delayed = 0

@@ -272,8 +272,11 @@ def steps_table(steps: Iterable[Mapping[str, Any]]) -> Grid:
             status = "overdue"
         elif status == "done" and not last:
             status = "not due yet"
+        if step["why"]:
+            status += f": {step['why']}"
+        elif step["retry_at"]:
+            status += f" at {step['retry_at']:%Y-%m-%d %H:%M}"
         run = [last.get(name) for name in ("started_at", "took", "outcome", "in_short")]
-        row = [step["step"], *run, step["due"], status]
-        rows.append([*row, step["why"], step["retry_at"]])
+        rows.append([step["step"], *run, step["due"], status])
     columns = ["step", "last run (UTC)", "took", "outcome", "counts", "due (UTC)"]
-    return Grid([*columns, "now", "why", "again at"], rows, "Steps")
+    return Grid([*columns, "now"], rows, "Steps")

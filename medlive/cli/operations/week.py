@@ -87,8 +87,14 @@ def describe_week(value: Row) -> Shown:
     """What people see of a week."""
     names = ("name", "outcome", "started_at", "took", "in_short")
     yield table_of(value["harvests"], names, f"{value['week']}: what came (UTC)")
-    yield table_of(value["steps"], (*names, "cost_usd"), "Steps")
+    steps = []
     for step in value["steps"]:
+        name, cost = step["name"].removeprefix("scheduler "), step["cost_usd"]
+        if name == "queue" and cost is None:
+            cost = "unknown"
+        steps.append(step | {"name": name, "cost_usd": cost})
+    yield table_of(steps, (*names, "cost_usd"), "Steps")
+    for step in steps:
         if step["outcome"] == "failed" and step["log"]:
             yield f"last lines of {step['name']}:"
             for line in step["log"][-5:]:

@@ -4,6 +4,7 @@ import errno
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,18 @@ import pytest
 import typer
 
 from medlive.__main__ import _report
-from medlive.cli import harvest
+from medlive.cli import curate, harvest
+from medlive.cli.audit import thread
 from medlive.cli.main import COMMANDS, build
+from medlive.cli.output import show_result
 from medlive.clock import parse_week
 from medlive.config import Settings
 from medlive.errors import DatabaseUnavailable, UsageError
+from medlive.llm.budget import Budget
+from medlive.service.curation.curate import CurationCounts, CurationRun
+from medlive.service.harvest.harvest import HarvestResult
 from medlive.service.harvest.sources import select_sources
+from medlive.service.harvest.takedown import TakedownResult
 from tests.support.instance import Done, Instance
 
 PASSWORD = "s3cret-w0rd"
@@ -249,6 +256,45 @@ def test_a_consumer_needs_no_extra(
     done = without_extra[command]
     assert done.status == 0, done.err
     assert done.out
+
+
+def test_a_cost_that_nobody_knows_is_called_unknown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async def run(*_: object, **how: object) -> CurationRun:
+        spent = Budget().as_json() | {"usd": None, "unpriced_calls": 1}
+        return CurationRun(
+            {}, CurationCounts(faults=["revision 3: a fault"]), {}, spent
+        )
+
+    monkeypatch.setattr(curate, "read_settings", lambda: Settings(home=tmp_path))
+    monkeypatch.setattr(curate, "run_curation", run)
+    done = curate.curate()
+    show_result(done._replace(failure=None))
+    shown = capsys.readouterr().out
+    assert " usd unknown" in shown
+    assert "revision 3: a fault" in shown
+    assert "met a fault of medlive itself: 1" in str(done.failure)
+
+
+@pytest.mark.parametrize(("dry_run", "verb"), [(True, "would be"), (False, "is")])
+def test_a_dry_run_takes_nothing_down(
+    monkeypatch: pytest.MonkeyPatch, dry_run: bool, verb: str
+) -> None:
+    done = TakedownResult(Counter(threads=1), frozen=[("2026.W46", "ml-1")])
+    monkeypatch.setattr(thread, "with_instance", lambda *_, **how: done)
+    told = thread.takedown("sdn", "1", reason="asked", dry_run=dry_run, yes=True)
+    assert f"its case ml-1, which {verb} withdrawn" in str(told.failure)
+    (text,) = told.shown
+    assert ("would be erased" in str(text)) == dry_run
+
+
+def test_a_harvest_says_how_many_pages_were_unchanged(tmp_path: Path) -> None:
+    wanted = select_sources(Settings(home=tmp_path), ["sdn"])
+    counts = Counter(conditional=4, not_modified=3)
+    done = HarvestResult("sdn", "2026.W47", counts)
+    (table,) = harvest._describe_harvests(wanted, [done]).shown
+    assert "75%" in next(iter(table.rows))
 
 
 def test_a_fault_of_medlive_itself_is_the_failure_of_a_harvest(tmp_path: Path) -> None:

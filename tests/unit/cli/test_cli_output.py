@@ -93,3 +93,10 @@ def test_a_line_of_a_result_is_one_line_and_a_text_keeps_its_ends(
     assert capsys.readouterr().out.splitlines()[-2:] == ["c", "d"]
     show_result(Result(None, ["a\nb"]))
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_sets_and_rows_are_lists_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"set": {Path("b"), Path("a")}, "fixed": frozenset("ba"), "row": range(2)}
+    output.print_json(value)
+    lists = {"set": ["a", "b"], "fixed": ["a", "b"], "row": [0, 1]}
+    assert json.loads(capsys.readouterr().out) == lists

@@ -286,6 +286,7 @@ def test_a_relative_path_of_a_file_is_below_the_files_folder(
     (folder / "medlive.toml").write_text(
         '[codebooks]\npaths = ["a.csv", "/b.csv"]\n'
         '[evidence]\nreranker = "./ce"\nmodels = "m"\n[archive]\nfolder = "~/a"\n'
+        '[publish]\nat = "./p"\n'
     )
     (folder / "models.toml").write_text(
         '[roles.grader]\nengine = "recorded"\nrecording = "r.jsonl"\n'
@@ -304,6 +305,7 @@ def test_a_relative_path_of_a_file_is_below_the_files_folder(
     assert settings.archive.folder == Path("/users/ada/a")
     assert settings.roles.grader.recording == folder / "r.jsonl"
     assert settings.backup.folder == Path("b")
+    assert settings.publish.at == "./p"  # No path, but what the place understands
 
 
 def test_a_model_is_a_name_unless_it_begins_as_a_path(tmp_path: Path) -> None:
