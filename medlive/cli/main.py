@@ -274,6 +274,8 @@ def _root(
     *,
     config: Annotated[Path | None, Option(metavar="FOLDER")] = None,
     version: Annotated[bool, Option(callback=_version, is_eager=True)] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q")] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Option(envvar="MEDLIVE_LOG_LEVEL"),
@@ -287,9 +289,13 @@ def _root(
     Args:
         config: The folder of the settings [MEDLIVE_CONFIG].
         version: Print the version.
+        verbose: Log as at level debug.
+        quiet: Log as at level warning.
         log_level: The lowest level that is logged.
         log_format: Of stderr.
     """
     if config:
         os.environ["MEDLIVE_CONFIG"] = str(config)
+    if verbose or quiet:
+        log_level = "debug" if verbose else "warning"
     logs.configure(log_level, as_json=log_format == "json")

@@ -16,7 +16,7 @@ from medlive.__main__ import _report
 from medlive.cli import curate, harvest
 from medlive.cli.audit import thread
 from medlive.cli.main import COMMANDS, build
-from medlive.cli.output import show_result
+from medlive.cli.output import Grid, show_result
 from medlive.clock import parse_week
 from medlive.config import Settings
 from medlive.errors import DatabaseUnavailable, UsageError
@@ -294,6 +294,7 @@ def test_a_harvest_says_how_many_pages_were_unchanged(tmp_path: Path) -> None:
     counts = Counter(conditional=4, not_modified=3)
     done = HarvestResult("sdn", "2026.W47", counts)
     (table,) = harvest._describe_harvests(wanted, [done]).shown
+    assert isinstance(table, Grid)
     assert "75%" in next(iter(table.rows))
 
 

@@ -158,6 +158,9 @@ def test_options_before_the_command_and_variables_choose_how_is_logged(
     assert (
         "--log-level" in instance.here("--log-level", "loud", *arguments, status=2).err
     )
+    for option, level in (("-v", logging.DEBUG), ("-q", logging.WARNING)):
+        instance.here(option, *arguments, status=3)
+        assert logs.REMARKS.level == level
 
 
 def test_a_line_whose_arguments_do_not_fit_ends_no_work(
