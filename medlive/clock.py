@@ -8,7 +8,7 @@ from .errors import UsageError
 
 _WEEK = timedelta(weeks=1)
 CLOCK_BOUND = timedelta(minutes=5)
-"""Clocks that differ by more are not believed both."""
+"""Clocks that differ by more cannot both be right."""
 
 
 def now() -> datetime:

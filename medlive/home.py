@@ -22,7 +22,7 @@ from .integrity.paths import UnsafePath, open_plain
 VARIABLE = "MEDLIVE_CONFIG"
 FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
 UNNAMED = Path("config")
-"""A folder that a stranger may have put here: nothing of it is believed."""
+"""`./config` may be a stranger's: it is not used unless --config or MEDLIVE_CONFIG names it."""
 
 _INSTALLED = "_config"
 """The shipped folder in an installed package."""

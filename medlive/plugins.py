@@ -29,7 +29,7 @@ _folder: Path | None = None
 
 
 def use_plugins(folder: Path | None) -> None:
-    """Load the modules of a folder too, from now on; None for entry points alone."""
+    """From now on `load_plugins` loads the modules of this folder too; None: entry points alone."""
     global _folder
     _folder = folder
 

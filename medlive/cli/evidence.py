@@ -45,8 +45,8 @@ class Building:
     """Where an index is built, and how its passages become vectors.
 
     Attributes:
-        encoder: "none", or an encoder for what it reads: a name of docs/evidence.md's table, a folder, a name on the
-            hub [as configured, the index's own, or at hand].
+        encoder: "none", or encoders, each for the languages it reads: a name of docs/evidence.md's table, a folder, a
+            name on the hub [as configured, the index's own, or at hand].
     """
 
     index: IndexOption = None

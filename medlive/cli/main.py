@@ -200,7 +200,7 @@ VALUED = ("--config", "--log-level", "--log-format")
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
-    """The command line for these arguments: of the command they name all, of the others the help line."""
+    """The command line for these arguments: the command that they name, and of the others the help line."""
     words: list[str] = []
     values = iter(arguments)
     for word in values:

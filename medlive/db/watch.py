@@ -70,7 +70,7 @@ async def acknowledge(
 ) -> list[OpenProblemRow]:
     """Take on every open problem of a code: no message is sent about it until it ends, or `lasts` is over.
 
-    Those not seen for `patience` have ended, which is left to whoever says so. Returns them. Raises UsageError when
+    Those not seen for `patience` have ended and are skipped. Returns them. Raises UsageError when
     no problem of this code is open.
     """
     moment = await read_clock(session)

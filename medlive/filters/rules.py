@@ -354,10 +354,10 @@ def reidentification_risk(subject: Subject) -> Outcome:
     hinted = any(map(subject.lower.__contains__, _PERSONAL_HINTS))
     if not (hinted or _LONG_NUMBER.search(text) or _I_AM.search(text)):
         return None, {"kinds": 0}
-    plans = subject.language if subject.language in ("en", "zh") else None
+    language = subject.language if subject.language in ("en", "zh") else None
     kinds: set[str] = set()
     places = False
-    for identifier in find_identifiers(text, plans):
+    for identifier in find_identifiers(text, language):
         kind, start = identifier.kind, identifier.start
         places = places or kind == "place"
         before = text[max(0, start - 16) : start]

@@ -265,7 +265,7 @@ def content_hits(case: SnapshotCase) -> list[GateHit]:
         for gate, what in _text_hits(text, case.language):
             hits.append(GateHit(gate, case.case_id, f"{name} holds {what}"))
     for place, criterion in enumerate(case.criteria, start=1):
-        # What no passage's id or model's name holds
+        # A passage's id or a model's name never holds these
         if leak := find_leak(criterion.source) or find_markup(criterion.source):
             detail = f"source of criterion {place} holds {leak}"
             hits.append(GateHit(Gate.TEXT, case.case_id, detail))

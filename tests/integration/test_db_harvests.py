@@ -375,18 +375,18 @@ async def test_a_source_is_quarantined_with_its_reason_and_lifted(
     later = await start(database, "2026.W11")
     async with database.begin() as session:
         past = await harvests.past_measures(
-            session, SOURCE, before_run=later.run_id, runs=8
+            session, SOURCE, except_run=later.run_id, runs=8
         )
         assert past == [{"field:title": (1.0, 20)}]
         assert await harvests.latest_measures(session, SOURCE) == ("2026.W10", shown)
         await harvests.lift_quarantine(session, SOURCE)
         assert (await harvests.list_sources(session))[0].quarantined_at is None
         assert await harvests.past_measures(
-            session, SOURCE, before_run=later.run_id, runs=8
+            session, SOURCE, except_run=later.run_id, runs=8
         )
         await harvests.lift_quarantine(session, SOURCE, compare_anew=True)
         assert not await harvests.past_measures(
-            session, SOURCE, before_run=later.run_id, runs=8
+            session, SOURCE, except_run=later.run_id, runs=8
         )
         for change in (
             harvests.quarantine(session, "elsewhere", "x"),

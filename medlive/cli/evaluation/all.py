@@ -68,8 +68,8 @@ def all_(
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
     How the stages end goes to stderr, scores and report to stdout; with --json plan, spending and scores.
 
-    Without --grader-url the configured grader is called where --grader names it, else one at the model's endpoint:
-    as the model is, with its own parameters, and with the model's key at that endpoint.
+    Without --grader-url, the configured grader is asked at its own endpoint if --grader names it; any other is asked at
+    the model's endpoint, with the model's key there.
 
     Args:
         grader: The grader: the configured one's model id, or another.

@@ -185,7 +185,7 @@ def leaderboard(
         failure = CheckFailed("no bundle can be ranked")
     if len(rankings) > 1:
         notes.append(
-            f"{len(rankings)} rankings: scores of two are of other conditions, and not to be compared"
+            f"{len(rankings)} rankings: scores of different rankings are not to be compared"
         )
     for ranking in rankings:
         notes += [*ranking.table.warnings, *ranking.notes]

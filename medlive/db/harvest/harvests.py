@@ -46,7 +46,7 @@ _ENDS = """
 _PAST = """
     SELECT run.id AS run_id, measure, value, n FROM (
         SELECT harvest_runs.id, iso_week FROM harvest_runs JOIN sources ON name = source
-        WHERE source = :source AND harvest_runs.id <> :before AND outcome = 'done'
+        WHERE source = :source AND harvest_runs.id <> :except_run AND outcome = 'done'
             AND started_at >= coalesce(compared_since, started_at)
         ORDER BY iso_week DESC LIMIT :runs
     ) AS run LEFT JOIN harvest_measures ON run_id = run.id ORDER BY iso_week DESC
@@ -228,13 +228,13 @@ async def save_measures(
 
 
 async def past_measures(
-    session: Session, source: str, *, before_run: int, runs: int
+    session: Session, source: str, *, except_run: int, runs: int
 ) -> list[dict[str, Measure]]:
     """The figures of a source's latest other runs that are done, newest first; none from before its figures
     began anew."""
     measures: dict[int, dict[str, Measure]] = {}
     for run_id, name, value, n in await session.run(
-        _PAST, source=source, before=before_run, runs=runs
+        _PAST, source=source, except_run=except_run, runs=runs
     ):
         own = measures.setdefault(run_id, {})
         if name is not None:

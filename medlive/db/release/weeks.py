@@ -116,7 +116,8 @@ async def week_standing(
     """How far the threads of an ISO week are; of a frozen week how far they were.
 
     Args:
-        failure_share: A week more than this share of whose threads failed is not whole: the cause is one for all.
+        failure_share: If more than this share of the week's threads failed, one common cause is assumed, and the week
+            is not whole.
     """
     fixed = await load_fixed(session, week)
     if fixed is not None and fixed.standing is not None:

@@ -62,7 +62,8 @@ _HAS_TEXT = f"""(NOT EXISTS (
     WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
         AND own.revision = {{0}} AND {_FOLDED.format("own")} = {_FOLDED.format("was")}
 ))"""
-# Whether the withdrawn criterion `w` may be in a revision. No new revision was made of a case whose latest had lost it.
+# Whether the withdrawn criterion `w` may be in a revision. `new_revision` is NULL where
+# the latest revision had the criterion no longer: the last one that had it is then the bound.
 _IN_REVISION = (
     f"({{0}} < w.new_revision OR w.new_revision IS NULL AND {{0}} <= {_LAST_WITH})"
     f" AND {_HAS_TEXT}"
@@ -139,8 +140,8 @@ _PLACES = """
 
 
 async def holds_withdrawn(session: Session, version: str) -> bool:
-    """Whether a snapshot's members hold what was withdrawn, redacted, rejected or held, or a case with an open
-    dispute: since it was fixed, for nothing of that is fixed."""
+    """Whether anything in a snapshot was withdrawn, redacted, rejected, held or disputed after its members were chosen:
+    nothing of that could be chosen."""
     return bool(await session.value(_HOLDS, version=version))
 
 

@@ -272,7 +272,7 @@ class _Run:
         return [names[third] for third in thirds]
 
     def effect(self, controls: Sequence["_Run"]) -> Effect | None:
-        """By all cells of the run, and those of the controls that they cannot have seen."""
+        """The effect of having seen a case: by this run's dated scores, and the controls' after their own cutoffs."""
         cells = [self.on(PRE, POST)]
         cells += [control.on(POST) for control in controls]
         seen = [run.sides == PRE for run in (self, *controls)]

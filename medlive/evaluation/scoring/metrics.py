@@ -107,7 +107,8 @@ class CaseScore:
 
     @property
     def points(self) -> tuple[float, float, float]:
-        """Score and bounds; NaN for no score, and where the bounds are not over it."""
+        """(score, low, high). The score is NaN where there is none; all three where the case is unscorable or its
+        published figure not finite."""
         if self.score is not None:
             return self.score, self.low, self.high
         if self.unscorable or self.non_finite is not None:

@@ -131,7 +131,7 @@ class Literature:
 
         Raises LiteratureUnavailable where this request got no usable answer, CircuitOpen where none is made.
         """
-        # None for today, so that the answer can be kept.
+        # No limit from today on, so that the answer is found again tomorrow.
         past = not_after is not None and not_after < now().date()
         find = search_pubmed if self.name == "pubmed" else search_europepmc
         passages: list[Passage] = []

@@ -121,7 +121,7 @@ def _digests_of(
 async def private_dump(
     settings: Settings, folder: Path, digest: str
 ) -> AsyncIterator[str]:
-    """A copy of the dump that nobody else can write, and that is checked again: what is run while the block does.
+    """Yield the path of a copy of the dump that nobody else can write, checked again; it is deleted afterwards.
 
     Raises BadInput if the dump is not what was checked.
     """

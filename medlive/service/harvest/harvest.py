@@ -174,7 +174,7 @@ async def _finish(
         shares, ends = await harvests.run_figures(session, run.run_id)
         if not done.limited:
             past = await harvests.past_measures(
-                session, done.source, before_run=run.run_id, runs=HISTORY
+                session, done.source, except_run=run.run_id, runs=HISTORY
             )
             done.drift = compare(measures(shares, ends), past)
             await harvests.save_measures(session, run.run_id, done.drift)

@@ -39,8 +39,8 @@ _MAX_STRAY_TEXT = 20
 
 
 _Entry = tuple[str, Posted]
-"""Where the link of who wrote leads, the same person under it all over the page; and what they wrote, `verified_by`
-the site's mark of a certified physician beside the link."""
+"""The address of the author's profile, which tells the authors of a page apart; and the post, `verified_by` the
+site's mark of a certified physician beside the link."""
 
 
 class Medlive(Site):

@@ -72,7 +72,7 @@ def fault_of(password: str, again: str, name: str) -> str | None:
     for word in (_normalised(name).casefold(), *_TRIED):
         if len(word) > 2:
             plain = plain.replace(word, "")
-    # What is left, but for what stands side by side in a row, three or more.
+    # Three and more neighbours in a row of the keyboard or of the alphabet count for nothing.
     rows = [*_KEYS, *(keys[::-1] for keys in _KEYS)]
     own = ""
     for start, letter in enumerate(plain):
