@@ -20,6 +20,7 @@ from medlive.instance.opening import open_retriever
 from medlive.instance.paths import index_path
 from medlive.service.watch import doctor
 from medlive.service.watch.doctor import Diagnosis, examine
+from medlive.sources.registry import SITES
 from tests.support.bad_endpoint import (
     BadEndpoint,
     bad_endpoint,
@@ -81,7 +82,7 @@ async def set_up(
             "max_retries": 0,
         }
         sdn = {"base_url": forum.url, "boards": [BOARD], "min_interval_s": 0}
-        others = {name: {"enabled": False} for name in ("icliniq", "dxy", "medlive")}
+        others = {name: {"enabled": False} for name in SITES if name != "sdn"}
         with serve_webhook() as (address, _):
             made = SetUp(home, endpoint=endpoint)
             made.change(

@@ -54,7 +54,7 @@ from medlive.service.database import RETRY_S
 from medlive.service.schedule.steps import QUEUES, source_of
 from medlive.service.week_budget import WeekSpent
 from medlive.snapshot.model import week_end
-from medlive.sources.registry import SITES
+from medlive.sources.registry import known_sites
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def check_job(
         if task == STEP:
             step = arguments["step"]
             if week_end(arguments["week"]):
-                harvest = Queue.HARVEST if source_of(step) in SITES else None
+                harvest = Queue.HARVEST if source_of(step) in known_sites() else None
                 expected = QUEUES.get(step, harvest)
         elif arguments["revision"] > 0 and _CASE_ID.fullmatch(
             arguments.get("case_id", "none")

@@ -25,6 +25,7 @@ from medlive.service.curation.curate import CurationCounts, CurationRun
 from medlive.service.harvest.harvest import HarvestResult
 from medlive.service.harvest.sources import select_sources
 from medlive.service.harvest.takedown import TakedownResult
+from medlive.sources.registry import SITES
 from tests.support.instance import Done, Instance
 
 PASSWORD = "s3cret-w0rd"
@@ -154,8 +155,7 @@ def test_wrong_use_exits_2_and_says_why(
 def test_a_harvest_with_every_source_switched_off_exits_2_and_says_so(
     instance: Instance,
 ) -> None:
-    sources = ("ICLINIQ", "SDN", "DXY", "MEDLIVE")
-    off = {f"MEDLIVE_SOURCES__{source}__ENABLED": "false" for source in sources}
+    off = {f"MEDLIVE_SOURCES__{name.upper()}__ENABLED": "false" for name in SITES}
     done = replace(instance, settings=off).here("harvest", status=2)
     assert "switched off" in done.err
 

@@ -11,6 +11,7 @@ from medlive.errors import ConfigError
 from medlive.evaluation.protocols.registry import known_protocols
 from medlive.evaluation.protocols.safety import PassiveSafety
 from medlive.instance.loading import load_settings
+from medlive.service.work.taken import STEP, check_job
 from medlive.sources.registry import known_sites
 
 SITE = "from medlive.sources.sites.sdn import Sdn\nclass Own(Sdn):\n    name = 'own'\nSITE = Own\n"
@@ -42,6 +43,7 @@ def test_a_folder_adds_an_adapter_once_it_is_named(folder: Path) -> None:
     assert "own" not in known_sites()
     plugins.use_plugins(folder)
     assert "own" in known_sites()
+    check_job(STEP, "harvest", {"step": "harvest own", "week": "2026.W47"})
 
 
 def test_a_module_of_the_folder_may_define_a_dataclass(folder: Path) -> None:
