@@ -43,7 +43,7 @@ def test_a_folder_adds_an_adapter_once_it_is_named(folder: Path) -> None:
     assert "own" not in known_sites()
     plugins.use_plugins(folder)
     assert "own" in known_sites()
-    check_job(STEP, "harvest", {"step": "harvest own", "week": "2026.W47"})
+    check_job(STEP, "harvest", {"step": "harvest:own", "week": "2026.W47"})
 
 
 def test_a_module_of_the_folder_may_define_a_dataclass(folder: Path) -> None:
