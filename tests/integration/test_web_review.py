@@ -472,7 +472,8 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
         await settler.click("text=Results of first")
         await settler.click("text=1 – acceptable")
         await settler.wait_for_selector("text=Settled: 1")
-        await admin.goto(f"{url}/acts/log")
+        # The page's icon is asked for after it is loaded.
+        await admin.goto(f"{url}/acts/log", wait_until="networkidle")
     assert faults == []
     async with database.begin() as session:
         given = {
