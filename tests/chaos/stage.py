@@ -504,7 +504,7 @@ async def open_stage(folder: Path) -> AsyncIterator[Stage]:
         forum.add(*(t for t in load_sample_threads() if t.thread_id in THREADS))
         endpoint = await stack.enter_async_context(serve_endpoint())
         write_models(
-            folder / "config", endpoint.url, model=MODEL, max_retries=1, timeout_s=2.0
+            folder / "config", endpoint.url, model=MODEL, max_retries=1, timeout_s=8.0
         )
         with (folder / "config" / "models.toml").open("a") as file:
             file.write(f'\n[prices."{MODEL}"]\ninput = 0\noutput = 0\n')
