@@ -15,7 +15,7 @@ from medlive.config import NotifySection, Settings
 from medlive.db import audit_log, watch
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Database
-from medlive.errors import ServiceUnavailable, UsageError
+from medlive.errors import DatabaseForbidden, ServiceUnavailable, UsageError
 from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.release.freeze import freeze
 from medlive.service.schedule.rerun import clear_step, run_again
@@ -250,6 +250,21 @@ async def test_the_heart_beats_while_all_is_well(
             database, settings
         )  # of a scheduler that hangs, or a command: no beat
     assert beats == [("/beat", "")]
+
+
+async def test_checks_that_cannot_be_run_are_logged_with_their_cause(
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def forbidden(*_: object) -> None:
+        raise DatabaseForbidden("no right to SELECT on jobs")
+
+    monkeypatch.setattr(notify, "read_facts", forbidden)
+    assert await look(database, Settings(home=tmp_path / "home")) == []
+    assert "the checks could not be run" in caplog.text
+    assert "no right to SELECT on jobs" in caplog.text
 
 
 async def test_acknowledging_a_problem_does_not_hide_that_another_has_ended(

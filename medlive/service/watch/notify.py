@@ -186,7 +186,7 @@ async def look(
     """Run every check, store what they find, and send messages about it; the problems.
 
     `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable; other
-    faults are logged: they stop no step.
+    faults are logged, since they must stop no step. The problems are those found until then.
     """
     problems: list[OpenProblemRow] = []
     try:
@@ -197,11 +197,12 @@ async def look(
         await deliver(database, settings.notify)
         is_well = all(problem.severity is not Severity.PAGE for problem in problems)
         if heard and is_well and settings.notify.heartbeat_url is not None:
-            await beat(settings.notify)
+            try:
+                await beat(settings.notify)
+            except ServiceUnavailable as error:
+                _log.warning("%s", error.message)  # whoever watches it misses the beat
     except DatabaseUnavailable:
         raise
-    except ServiceUnavailable as error:
-        _log.warning("%s", error.message)  # whoever watches it misses the beat
     except Exception:
         _log.exception("the checks could not be run")
     return problems
