@@ -137,7 +137,7 @@ class _Runner:
     tried: set[tuple[str, str]] = field(default_factory=set)
     """Steps and weeks that were begun, and wait for a change before they are run again."""
     known: object = None
-    """The steps' slots, the latest clearing and the period of looks that `tried` is of."""
+    """The steps' slots, the latest clearing and the ten minutes at the last look; a change empties `tried`."""
     running: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
 
     async def work(
@@ -156,6 +156,7 @@ class _Runner:
             await asyncio.sleep(wake_s)
         health.waiting = None
         if self.once:
+            await queue_lost(self.database)
             while due := await self._find_due():
                 await self._run_step(due[0])
             await look(self.database, self.settings, clock=self.clock)
@@ -184,7 +185,7 @@ class _Runner:
             await end_tasks(looking, *self.running.values())
 
     async def _begin_due(self, times: Iterable[WeeklyTime]) -> None:
-        """Begin the due steps that are not at work, if a step may have become due since the last look."""
+        """Begin the due steps that are not running, if a step may have become due since the last look."""
         async with self.database.read() as session:
             clearing = await latest_act(session, Act.CLEAR_STEP)
             moment = await self._moment(session)

@@ -493,6 +493,27 @@ async def test_steps_to_be_run_again_are_begun_by_the_clock_and_the_rows_read_at
     rows.working.cancel()
 
 
+async def test_cron_queues_lost_threads_before_the_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[str]()
+
+    def note(name: str, answer: object) -> Any:
+        async def call(*_: object, **__: object) -> object:
+            asked.append(name)
+            return answer
+
+        return call
+
+    nothing: Any = None
+    runner = _Runner(nothing, nothing, Settings(home=Path()), print, nothing, once=True)
+    for name in ("ask_lock", "queue_lost", "look"):
+        monkeypatch.setattr(scheduler, name, note(name, True))
+    monkeypatch.setattr(runner, "_find_due", note("steps", []))
+    await runner.work(nothing, Liveness(), 0.01)
+    assert asked == ["ask_lock", "queue_lost", "steps", "look"]
+
+
 def test_a_week_that_was_frozen_in_part_is_not_whole() -> None:
     failed_alike = Partial(decided=2, queued=10, because="8 failed; a person")
     frozen = WeekStanding("2026.W47", 10, 2, 0, 8, 0, partial=failed_alike)
