@@ -16,7 +16,7 @@ STYLE = ROOT / "docs" / "builders" / "style.md"
 _LEFT = {"measurements", "decisions"}
 _GENERATED = {"attacks.md"}
 _ALLOWED = re.compile(
-    r"stands? (?:for|alone|together|side by)\b|stands?\s+in (?:where|for)\b|stand in, was|stand-in|anew:"
+    r"stands? (?:for|alone|together|side by)\b|stands?\s+in (?:where|for)\b|stand in, was|stand-in"
     r"|told (?:apart|from)|`[^`\n]*`"
 )
 """Ordinary English, and code."""

@@ -245,6 +245,6 @@ class StoredVectors:
 def _damaged(place: Path, what: str) -> IndexCorrupt:
     return IndexCorrupt(
         f"{place} {what}",
-        hint=f"remove {place.with_suffix('.json')} and {place.with_suffix('.vec')} and build again, which embeds"
-        " its passages anew: medlive evidence build CORPUS...",
+        hint=f"remove {place.with_suffix('.json')} and {place.with_suffix('.vec')} and build the index, which embeds"
+        " these passages again: medlive evidence build CORPUS...",
     )
