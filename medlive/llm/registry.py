@@ -33,6 +33,7 @@ Calls = Annotated[int, Field(ge=1, le=1024)]
 JsonMode = Literal["schema", "object", "none"]
 """How an endpoint is asked for JSON, from the strictest."""
 KEY_VARIABLE = "OPENAI_API_KEY"
+"""The environment variable with the key of an endpoint that names none."""
 
 
 class Price(BaseModel):

@@ -150,12 +150,9 @@ async def test_a_parser_that_got_worse_takes_nothing_away(
         "unchanged": 1,
         "revised": 1,
     }
-    assert {
-        problem.split(": ")[0][-4:] + problem.split(": ")[1]
-        for problem in worse.problems
-    } == {
-        "5001layout",
-        "5002fault",
+    assert {tuple(problem.split(": ")[:2]) for problem in worse.problems} == {
+        ("sdn/5001", "layout"),
+        ("sdn/5002", "fault"),
     }
     # 5003 is read without its date again: a third revision, beside the two that stay.
     revisions = {row[0]: row[-1] for row in before}

@@ -144,7 +144,7 @@ def parse_sums(sums: bytes) -> dict[str, str]:
             or name in digests
         ):
             raise BadInput(
-                f"{SUMS}: {line[:300]!r} is not a digest and a file of a backup, each once",
+                f"{SUMS}: expected a digest and a file of a backup, named once, got {line[:300]!r}",
                 hint="it is not a whole backup",
             )
         split_name(name)

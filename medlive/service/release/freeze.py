@@ -310,7 +310,7 @@ async def _build(
         if key is None or key.public.line() != fixed.signing.public_key:
             raise UsageError(
                 f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
-                hint="set MEDLIVE_SIGNING_KEY_FILE; with another key freeze the next week",
+                hint="set MEDLIVE_SIGNING_KEY_FILE to it, or freeze the next week with another key",
             )
         signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
     # A folder built but not frozen may come from another version of medlive.

@@ -84,10 +84,10 @@ def check_job(
             if week_end(arguments["week"]):
                 harvest = Queue.HARVEST if source_of(step) in known_sites() else None
                 expected = QUEUES.get(step, harvest)
-        elif arguments["revision"] > 0 and _CASE_ID.fullmatch(
-            arguments.get("case_id", "none")
-        ):
-            expected = Queue.CURATE
+        elif arguments["revision"] > 0:
+            case_id = arguments.get("case_id")  # Of a proof
+            if case_id is None or _CASE_ID.fullmatch(case_id):
+                expected = Queue.CURATE
     if queue != expected:
         text = printable(f"{task} {dict(arguments)} in the queue {queue}")[:200]
         queued = f"one in the queue {expected}" if expected else "one of medlive's"

@@ -143,6 +143,7 @@ class Monitor:
     """The worker's; None: it is not reported as yet."""
     searched_at: float = field(default_factory=time.monotonic)
     is_forbidden: bool = False
+    """Whether the log says already that a right to report the worker is missing."""
 
     async def keep_looking(self) -> None:
         """Look with every heartbeat, until cancelled. Raises DatabaseUnavailable."""
