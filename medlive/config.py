@@ -95,7 +95,7 @@ class RubricSection(_Section):
 
     complete: bool = True  # Whether decisive points that the advice lacks are added
     prove: bool = True
-    """Whether a rubric is released only once four answers of known quality prove it. The rules engine's never is."""
+    """Whether a rubric is released only once six answers of known quality prove it. The rules engine's never is."""
 
 
 class EvidenceSection(_Section, EncoderSettings):
@@ -158,7 +158,7 @@ class ReleaseSection(_Section):
     """The conditions of a release, and its held-out cases."""
 
     minimum_cases: Natural = 1
-    """A release with fewer cases is refused."""
+    """A release with fewer cases is not publishable."""
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""

@@ -46,7 +46,7 @@ class Building:
 
     Attributes:
         encoder: "none", or encoders, each for the languages it reads: a name of docs/evidence.md's table, a folder, a
-            name on the hub [as configured, the index's own, or at hand].
+            name on the hub [as configured, else the index's own, else the installed ones].
     """
 
     index: IndexOption = None

@@ -289,8 +289,8 @@ def _root(
     Args:
         config: The folder of the settings [MEDLIVE_CONFIG].
         version: Print the version.
-        verbose: Log as at level debug.
-        quiet: Log as at level warning.
+        verbose: The same as --log-level debug.
+        quiet: The same as --log-level warning.
         log_level: The lowest level that is logged.
         log_format: Of stderr.
     """

@@ -59,7 +59,7 @@ COLLECT_AT = (20_000, 20, 20)
 """The collector's thresholds while a command does its work."""
 
 _MOST_FINDINGS = 5
-"""Faults of a step that a table has; --json has more."""
+"""Most findings of a step that its row shows; --json has more."""
 TRUST = {
     "not signed": "Unsigned: its origin cannot be verified; whoever changed it could have updated every digest.",
     "integrity": "Signed with the key that it names itself, which proves integrity, not origin; give --public-key.",
