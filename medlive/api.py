@@ -289,7 +289,7 @@ def power(
 
     Raises:
         CheckFailed: If the runs' scores would mislead, and `allow` does not override why.
-        UsageError: If no number of cases follows, as from no points or a correlation above 1, the runs' scores show no
+        UsageError: If no number of cases follows, as from 0 points or a correlation of 1, the runs' scores show no
             spread, power and alpha are not in (0, 1), or power is not above alpha.
     """
     overridden: Sequence[Objection] = ()
@@ -306,10 +306,11 @@ def power(
     pairs = models * (models - 1) / 2
     difference = points / 100
     try:
-        least = 1 if before is None else before
-        if min(points, least) <= 0 or models < 2 or not -1 <= correlation < 1:
+        is_possible = 0 < points <= 100 and (before is None or before > 0)
+        if not is_possible or models < 2 or not -1 <= correlation < 1:
             raise ValueError(
-                "points and before have to be above 0, models above 1, the correlation from -1 to below 1"
+                "points have to be above 0 and at most 100, before above 0, models above 1, "
+                "the correlation from -1 to below 1"
             )
         seen = spread
         if not isinstance(seen, Spread):

@@ -8,6 +8,7 @@ from medlive.cli.output import (
     fields_of,
     table_of,
 )
+from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.penalties import count_penalties
 from medlive.evaluation.root_causes import (
@@ -48,6 +49,10 @@ def audit(
     Args:
         table: Show what is on record; ask nobody.
     """
+    if table and (by.grader or by.base_url or by.calls.dry_run):
+        raise UsageError(
+            "--table asks nobody; leave --grader, --base-url and --dry-run out"
+        )
     checked, overridden = graded.load_checked()
     runs = labelled(checked)
     budget = by.calls.budget_of(*graded.runs)
@@ -75,6 +80,8 @@ def audit(
         notes += [f"{path}: {remark}" for remark in _remarks(causes)]
     left = sum(causes.unaudited for causes in tables)
     failure = find_incomplete(left, "cases unaudited", work)
+    if failure and table:
+        failure.hint = "the same command, without --table, asks again"
     uses = count_penalties(runs)
     value = {
         "penalties": uses,

@@ -255,7 +255,7 @@ def _describe_imported(done: RunResult) -> Result:
         notes.insert(
             0,
             f"cases without an answer: {done.left}; medlive eval run asks for them if the import was given the "
-            "--template and --parameters that they were asked with",
+            "template and parameters (--template, --parameters, or Inspect's log) that the others were asked with",
         )
     return _describe_answers(done, notes)
 

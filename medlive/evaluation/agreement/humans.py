@@ -106,7 +106,7 @@ class _Rating(NamedTuple):
 
 def _rating_of(
     row: Mapping[str, Any],
-    items: Mapping[str, Place],
+    items: Mapping[str, Place] | None,
 ) -> _Rating:
     """The rating of a row. Raises ValueError if it is invalid."""
     names = ("rater", "item", "case_id", "criterion_id")
@@ -120,7 +120,12 @@ def _rating_of(
         return _Rating(case_id, rater, _score(row["score"]))
     if cell_text(row.get("score")):
         raise ValueError("a verdict and a score are two ratings: give each its own row")
-    place = items.get(item) if item else (case_id, criterion)
+    place: Place | None = (case_id, criterion)
+    if item:
+        if items is None:
+            what = f"item {item[:40]!r}"
+            raise ValueError(f"{what} can only be read together with its run")
+        place = items.get(item)
     return _Rating(place, rater, read_verdict(row["met"], "met"))
 
 
@@ -144,7 +149,7 @@ def read_humans(
     def add_row(where: str, row: Mapping[str, Any]) -> None:
         """Add the rating of a row; a decision replaces "could not decide"."""
         nonlocal undecided
-        key, rater, rating = _rating_of(row, items or {})
+        key, rater, rating = _rating_of(row, items)
         if key is None:
             foreign.append(where)
             return

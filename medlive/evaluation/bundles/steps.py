@@ -230,7 +230,12 @@ def _compare(name: str, expected: bytes, data: bytes, out: Faults) -> None:
 
 
 def _find_cases(use: CasesUse) -> Path:
-    """The snapshot that a run names. Raises Skip if it is not at hand, BadInput for what is no version."""
+    """The folder of the snapshot that a run names.
+
+    Raises:
+        Skip: If the cases come from a file, or the snapshot is not on this machine.
+        BadInput: If the name is not a snapshot version.
+    """
     named = use.name[:100]
     if use.origin != "snapshot":
         raise Skip(f"the cases are of the file {named!r}, not given", allowed=True)
@@ -246,19 +251,21 @@ def _find_cases(use: CasesUse) -> Path:
 def check_snapshot(state: Verification, out: Faults) -> None:
     """Check that the snapshot is the one named in the run, verifies, and holds the run's cases."""
     use = _require(state.run_info, RUN).cases
+    file = RUN  # Where a fault is
     try:
-        whole = state.snapshot or _find_cases(use)
+        whole = _find_cases(use) if state.snapshot is None else state.snapshot
         if not isinstance(whole, CaseSet):
+            file = whole.name
             whole = load_cases(whole)
         if whole.verified is False:
             out.add(whole.name, "a verified snapshot", "an unverified one")
         _compare_cases(_SOURCE, use, whole, out)
-        cases = whole
+        cases, file = whole, RUN
         if use.selection is not None and not out.count:
             cases = select(whole, _SELECTION.validate_python(use.selection))
     except (MedliveError, ValueError) as exc:
         what = "the cases of the run, and a snapshot that verifies"
-        out.add(RUN, what, str(exc)[:300])
+        out.add(file, what, str(exc)[:300])
         return
     if not out.count:
         _compare_cases(_PART, use, cases, out)

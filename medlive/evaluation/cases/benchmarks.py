@@ -225,13 +225,14 @@ def answer_rows(path: Path, format_: str, notes: list[str]) -> list[Row]:
     text = _text_of(path)
     if (read := READERS[format_].answers) is not None:
         return [row for row in read(text, path.name) if row["response"] is not None]
-    rows = []
+    rows: list[Row] = []
     for place, row in json_rows(text, path.name):
         if isinstance(row, str):
             notes.append(f"{path.name}, {place}: {row}; left out")
         elif row and all(isinstance(entry, dict) for entry in row.values()):
             # Responses by the ids of their cases
-            rows += [{"case_id": name, **entry} for name, entry in row.items()]
+            for name, entry in row.items():
+                rows.append({**entry, "case_id": entry.get("case_id") or name})
         else:
             rows.append(dict(row))
     if notes and not rows:
@@ -359,7 +360,7 @@ def kqa_cases(text: str, name: str) -> Rows:
 
 
 def _kqa_question(raw: Mapping[str, Any]) -> Row | str:
-    """A question with its statements as a case, or why it is none; a case as it is."""
+    """A question with its statements as a case, or why it cannot be read; a row that is a case, unchanged."""
     row = dict(raw)
     if "Question" not in row:
         return row

@@ -27,7 +27,7 @@ class Selection(Slice):
     """Drawn by the digests of the cases' ids: always the same, and among those of a larger limit."""
 
     def __post_init__(self) -> None:
-        """Raises UsageError for what is no version, no day or no number."""
+        """Raises UsageError for an invalid version, day or limit."""
         Slice.__post_init__(self)
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"the limit must be at least 1, found {self.limit}")

@@ -33,7 +33,7 @@ PROTOCOLS: Mapping[str, type[Protocol]] = {kind.name: kind for kind in _KINDS}
 
 
 def known_protocols() -> Mapping[str, type[Protocol]]:
-    """Every protocol by its name. Raises ConfigError for a plugin that is none, or that takes a known name."""
+    """Every protocol by its name. Raises ConfigError for a plugin that is not a protocol, or takes a known name."""
     protocols = dict(PROTOCOLS)
     for kind in load_plugins("protocols"):
         if not (isinstance(kind, type) and issubclass(kind, Protocol)):

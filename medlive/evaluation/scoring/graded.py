@@ -79,7 +79,7 @@ class GradedRun:
     """The model's name, made unique among the runs scored together."""
     answers: Mapping[str, Answer]
     known_grades: Mapping[str, Mapping[str, Grade]] | None
-    """`grades` where they are at hand; None: read from the folder on first access."""
+    """`grades` if they were read already; None: read from the folder on first access."""
     grader: Grader | None
     notes: tuple[str, ...]
     met: Mapping[str, Verdicts] | None = None

@@ -189,9 +189,14 @@ def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
     for spread in (float("inf"), float("nan")):
         with pytest.raises(UsageError, match="no number of cases"):
             medlive.power(5, spread=spread)
-    wrong: list[dict[str, Any]] = [{"models": 1}, {"before": 0}, {"points": 0}]
+    wrong: list[dict[str, Any]] = [
+        {"models": 1},
+        {"before": 0},
+        {"points": 0},
+        {"points": 101},
+    ]
     for odd in [*wrong, {"correlation": 2}, {"correlation": 1}, {"correlation": -2}]:
-        with pytest.raises(UsageError, match="points and before have to be above 0"):
+        with pytest.raises(UsageError, match="points have to be above 0"):
             medlive.power(**{"points": 5, **odd})
     with pytest.raises(UsageError, match="the spread has to be above 0"):
         medlive.power(5, spread=-30.0)

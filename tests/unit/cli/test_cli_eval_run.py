@@ -116,7 +116,7 @@ def test_half_paid_work_is_imported_and_exported_with_status_0(
     ]
     assert run(["eval", "import", *made]) == 0
     assert (
-        "cases without an answer: 1; medlive eval run asks for them if the import was given the --template"
+        "cases without an answer: 1; medlive eval run asks for them if the import was given the template"
         in capsys.readouterr().err
     )
     export = ["eval", "export", str(folder / "run"), "--out", str(folder / "out")]

@@ -488,6 +488,11 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
     ]
     assert rows[0].count("1 (100.0 %)") == 2
     assert "fewer than the 100" in table.stderr
+    assert "without --table" in table.exception.hint
+    for option in (asked[:2], asked[2:], ("--dry-run",)):
+        refused = await call("--table", *option)
+        assert isinstance(refused.exception, UsageError)
+        assert "--table asks nobody" in refused.exception.message
     unpriced = await call(*asked, "--max-usd", "1")
     assert isinstance(unpriced.exception, UsageError)
     assert "the price of model-as-served is unknown" in unpriced.exception.message

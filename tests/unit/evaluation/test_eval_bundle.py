@@ -348,6 +348,7 @@ def test_a_bundle_names_a_version_and_no_path_of_this_machine(room: Room) -> Non
     (step,) = [
         s for s in room.verify(sealed(forged), snapshot=None).failed if s.number == 4
     ]
+    assert step.findings[0].file == "run.json"
     assert "is not a snapshot version" in step.findings[0].got
 
 
@@ -364,7 +365,8 @@ def test_another_snapshot_than_the_one_named_is_found(
     shutil.copytree(room.snapshot, spoilt)
     (spoilt / "data" / "cases.jsonl").chmod(0o644)
     (spoilt / "data" / "cases.jsonl").write_bytes(b"")
-    assert room.verify(room.files, snapshot=spoilt).failed[0].number == 4
+    step = room.verify(room.files, snapshot=spoilt).failed[0]
+    assert (step.number, step.findings[0].file) == (4, "spoilt")
 
 
 @pytest.mark.thorough

@@ -141,7 +141,7 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
         ),
         (
             "item,rater,met\ni-1,r,1\n",
-            "no ratings of this run",
+            "line 2: item 'i-1' can only be read together with its run",
         ),
         (
             '{"case_id":"c","rater":"r","score":1}\n[1]\n{"case',

@@ -512,11 +512,16 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
 
 def test_responses_come_by_the_ids_of_their_cases_too(tmp_path: Path) -> None:
     cases = benchmark(tmp_path / "B.json")
-    rows = {"c0": {"model_response": "Rest."}, "x": {"case_id": "c1", "response": "Go"}}
+    rows = {
+        "c0": {"model_response": "Rest."},
+        "x": {"case_id": "c1", "response": "Go"},
+        "c2": {"case_id": "", "response": "Wait"},
+    }
     responses = write(tmp_path / "r.json", rows)
     import_files(cases, responses, tmp_path / "run", model="m", created_at=AT)
     answers, _ = open_run(tmp_path / "run").answers()
-    assert {k: a.response for k, a in answers.items()} == {"c0": "Rest.", "c1": "Go"}
+    said = {case_id: answer.response for case_id, answer in answers.items()}
+    assert said == {"c0": "Rest.", "c1": "Go", "c2": "Wait"}
 
 
 def test_a_criterion_of_livemedbench_without_points_has_none(tmp_path: Path) -> None:
