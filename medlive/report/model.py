@@ -87,7 +87,10 @@ def read_meta(
 
 
 def spent_on(run: GradedRun, name: str) -> float | None:
-    """The sum of a field of `Usage` over a run's answers; None where one lacks it: a part would pass for the whole."""
+    """The sum of a field of `Usage` over a run's answers; None where one lacks it: a part would pass for the whole.
+
+    An answer that failed counts as nothing where it lacks it.
+    """
     total: float = 0
     for answer in run.answers.values():
         value = answer.usage.get(name)

@@ -219,8 +219,8 @@ def criteria(report: Report) -> Section:
 
 
 _COSTS = (
-    "Of the answers, without their grading. Unknown: an answer's tokens or price are not on record, as of imported "
-    "answers, or of a model without a price."
+    "Of the answers, without their grading; those that failed count as nothing. Unknown: an answer's tokens or price "
+    "are not on record, as of imported answers, or of a model without a price."
 )
 
 

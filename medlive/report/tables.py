@@ -233,7 +233,7 @@ def score_rows(table: ScoreTable) -> list[Row]:
     "core", the shares of answers with harm "severe harm", "harm", "severe omission" and "omission"; errors by axis have
     "errors by axis", and their mean is the rate.
 
-    `few` marks what is over fewer than 30 cases and no result; of errors by axis, whose n are criteria, None.
+    `few` marks what is over fewer than 30 cases and no result; errors by axis, whose n are criteria, have none.
     """
     rows: list[Row] = []
     for model in table.models:

@@ -22,7 +22,7 @@ from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import canonical_json
-from medlive.integrity.log import write_whole
+from medlive.integrity.log import write_whole, writing
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.model import SnapshotCase
@@ -179,8 +179,9 @@ def hard_bytes(weeks: HardWeeks) -> bytes:
 
 def fix_hard(path: Path, data: bytes) -> None:
     """Keep what `hard_bytes` made, unless it lies there or holds no week. Raises BadInput, DiskFull."""
-    if data != b"{}" and not (path.is_file() and path.read_bytes() == data):
-        write_whole(path, data)
+    with writing(path):
+        if data != b"{}" and not (path.is_file() and path.read_bytes() == data):
+            write_whole(path, data)
 
 
 @dataclass(frozen=True)

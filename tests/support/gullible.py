@@ -55,19 +55,6 @@ def _supports_all(inputs: Inputs, _: str) -> dict[str, Any]:
     }
 
 
-def _enough(inputs: Inputs, _: str) -> dict[str, Any]:
-    first = inputs["narrative"][0]["id"]
-    items = [
-        {
-            "requirement": f"all that is needed, {n}",
-            "present": True,
-            "element_ids": [first],
-        }
-        for n in "abc"
-    ]
-    return {"consult": "", "answers_now": True, "required": items, "prudent": []}
-
-
 def _clinical(inputs: Inputs, _: str) -> dict[str, Any]:
     return {
         "category": "treatment",
@@ -365,7 +352,6 @@ def _foreign_element(inputs: Inputs, _: str) -> dict[str, Any]:
 
 
 FOREIGN_ELEMENT = doing(validator__sufficiency=_foreign_element)
-ENOUGH = doing(validator__sufficiency=_enough)
 
 
 def _honest_rubric(inputs: Inputs) -> dict[str, Any]:

@@ -51,8 +51,8 @@ class Filter:
     descending: bool = True
 
     @property
-    def has_more(self) -> bool:
-        """Whether rows are left out by something else than facets."""
+    def has_time_or_text(self) -> bool:
+        """Whether it leaves rows out by more than facets."""
         return bool(self.since or self.until or self.text)
 
 
@@ -287,7 +287,7 @@ async def count_rows(session: Session, listing: Listing, where: Filter) -> Count
 
     Where one table has all facets and nothing else is asked for, all rows; else up to `MOST_COUNTED`.
     """
-    all_rows = listing.table is not None and not where.has_more
+    all_rows = listing.table is not None and not where.has_time_or_text
     # There are many weeks: with the others, many combinations
     apart = {*where.facets, "week"}
     others = [name for name in listing.facets if name not in apart]

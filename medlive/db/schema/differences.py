@@ -1,4 +1,4 @@
-"""Whether a database's schema is what this program expects, by PostgreSQL's own words for both."""
+"""Whether a database's schema is what this program expects, both as PostgreSQL describes them."""
 
 from sqlalchemy import Connection, text
 
@@ -34,7 +34,8 @@ _DEFINITIONS = text("""
             AND relname <> 'alembic_version' AND NOT starts_with(relname, 'procrastinate_')
     )
     SELECT owner, kind, name, replace(definition, concat(CAST(:schema AS text), '.'), '') FROM (
-        SELECT relname AS owner, 'table' AS kind, relname AS name, obj_description(oid, 'pg_class') AS definition
+        SELECT relname AS owner, 'table' AS kind, relname AS name,
+            coalesce(obj_description(oid, 'pg_class'), '') AS definition
         FROM tables
         UNION ALL SELECT relname, 'column', attname, concat_ws(
             ' ', format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END,
@@ -83,7 +84,7 @@ def find_differences(url: str) -> list[str]:
 
 
 def _differing_definitions(connection: Connection) -> list[str]:
-    """What is defined otherwise than the model makes it.
+    """Tables, columns, constraints and indexes that differ from the model's, a line each.
 
     The model's tables are made aside and PostgreSQL is asked for both, so that its own spelling is compared with its
     own spelling; then they are undone.

@@ -182,6 +182,7 @@ class ImportRunRow(Base):
 class ImportProblemRow(Base):
     """Lines of imports that became no thread."""
 
+    # Earlier versions filled it; takedowns withhold what it holds
     __tablename__ = "import_problems"
     __table_args__ = checks(line_positive="line >= 1")
     run_id = integer_key("The import it was met in", ForeignKey("import_runs.id"))
@@ -394,6 +395,7 @@ class BandSchemeRow(Base):
         filled_to_not_negative="filled_to >= 0",
     )
     scheme = text_key("What bands are made of, and a check of what the library gives")
+    # Of earlier versions, which filled bands in over several transactions
     filled_to = integer_column(
         "The last revision whose bands were filled in afterwards; 0: none yet",
         server_default="0",

@@ -91,21 +91,22 @@ async def find_candidates(
     )
 
 
-async def has_scheme(session: Session, scheme: str) -> bool:
-    """Whether accepted threads have their bands in this scheme; if not, whoever asks adds them in this transaction.
+async def begin_scheme(session: Session, scheme: str) -> bool:
+    """Have all bands in this scheme; whether the caller has to add those of every accepted thread.
 
-    Bands of another scheme are removed: they are never found again. Call it in one's turn.
+    If so, the bands of another scheme, which are never found again, are removed, and this one counts as filled once the
+    transaction ends: add them in it. Call `take_turn` first.
     """
     finished = "SELECT finished_at FROM band_schemes WHERE scheme = :scheme"
     if await session.value(finished, scheme=scheme):
-        return True
+        return False
     await session.run("TRUNCATE bands")
     await session.run("DELETE FROM band_schemes")
     await session.run(
         "INSERT INTO band_schemes (scheme, finished_at) VALUES (:scheme, now())",
         scheme=scheme,
     )
-    return False
+    return True
 
 
 async def accepted_revisions(

@@ -129,7 +129,7 @@ async def fill_bands(database: Database) -> None:
     """Compute the bands of accepted revisions where they are of another scheme, in one transaction."""
     async with database.begin() as session:
         await bands.take_turn(session)
-        if await bands.has_scheme(session, scheme()):
+        if not await bands.begin_scheme(session, scheme()):
             return
         after = 0
         while accepted := await bands.accepted_revisions(

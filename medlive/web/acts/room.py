@@ -95,6 +95,9 @@ async def edit(
         # A browser sends every line's end as two characters.
         return [str(text).replace("\r\n", "\n") for text in form.getlist(name)]
 
+    def last(name: str) -> str:
+        return ["", *sent(name)][-1]
+
     criteria, asked = [], []
     try:
         for values in zip(*map(sent, _CRITERION), strict=True):
@@ -105,11 +108,9 @@ async def edit(
         # A field would stand beside those of another criterion.
         text = "A field of the form is missing or repeated. Load the page again."
         raise HTTPException(422, text) from error
-    changes: dict[str, object] = {}
-    for name in (*_TEXTS, *_KINDS):
-        changes[name] = ["", *sent(name)][-1]
+    changes: dict[str, object] = {name: last(name) for name in (*_TEXTS, *_KINDS)}
     changes["asked"] = asked or None
-    reason = ["", *sent("reason")][-1]
+    reason = last("reason")
     try:
         kept = []
         for row in criteria:
@@ -119,7 +120,7 @@ async def edit(
                 }
                 kept.append({**row, **unset})
         wanted = CaseEdit.model_validate(changes | {"criteria": kept})
-        revision = parse_number(["", *sent("revision")][-1])
+        revision = parse_number(last("revision"))
         if revision is None:
             raise UsageError("the form does not say which revision was edited")
         await edit_case(

@@ -118,7 +118,7 @@ class State:
 
     table: str
     where: Filter
-    fields: tuple[tuple[str, str], ...]  # The filter as an address has it
+    fields: tuple[tuple[str, str], ...]  # The filter, as the fields of an address
     after: str | None = None
     before: str | None = None
     at: str | None = None
