@@ -142,7 +142,7 @@ def search(
         k: How many passages.
         online: Ask the services of [evidence] online as well, as curation does.
     """
-    query = tuple(phrases)
+    query = tuple(dict.fromkeys(phrases))
     if online:
         if index:
             raise UsageError(

@@ -151,7 +151,7 @@ class IndexManifest(BaseModel, frozen=True, extra="forbid"):
         }
 
     def describe(self, retriever: str | None = None) -> str:
-        """Return in a line what searches it, and why by words alone where it does; `retriever` as it was asked for."""
+        """Describe in a line what searches the index, and why if only BM25 does; `retriever` is the one asked for."""
         if not self.dense:
             return f"bm25 only: {self.reason}"
         if retriever == "bm25":

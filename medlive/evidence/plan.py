@@ -1,4 +1,4 @@
-"""Which sides an index gets beside its words: the encoders that are asked for, configured, known or at hand."""
+"""Which sides an index gets beside its words: the encoders that are asked for, configured, known or found here."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ def plan_index(
     Args:
         out: The index's folder.
         requested: "none"; or encoders as in `open_encoder`, each for what it reads. Empty: as configured, else the
-            index's own, else what is at hand.
+            index's own, else those whose models are found.
         settings: Where models are looked for, and what `[evidence.encoders]` says.
 
     Raises:

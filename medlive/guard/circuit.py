@@ -1,4 +1,4 @@
-"""A circuit breaker for each model at an endpoint: what does not answer is not asked for a while, and not paid.
+"""A circuit breaker for each model at an endpoint, and each literature service: what fails is not asked for a while.
 
 A circuit *opens* when the last calls failed (timeouts, broken connections, server errors), at once when the key or
 the account is refused, when the model is a few times in a row, or when no one of the last replies could be used.

@@ -277,7 +277,8 @@ def update_errata(
         key: The key that must have signed them.
 
     Returns:
-        The errata that hold from now on, and why those that were here are kept; None if they were replaced.
+        The errata that hold from now on, and why those that were here are kept; None if they were replaced, or are
+        the same.
 
     Raises:
         BadInput: If either file is not valid, or the folder cannot be written.

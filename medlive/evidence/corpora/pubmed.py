@@ -31,7 +31,7 @@ from .parsing.text import (
 )
 from .parsing.xml import UnsafeXml, flat
 
-FILES = CorpusFiles((".xml", ".xml.gz"), ("PubmedArticleSet",))
+_FILES = CorpusFiles((".xml", ".xml.gz"), ("PubmedArticleSet",))
 LICENCE = "NLM terms; the abstract is its publisher's"
 PMID = re.compile(rb"<PMID(?:\s[^>]*)?>\s*(\d{1,8})\s*</PMID>")
 NOTICE = re.compile(
@@ -72,9 +72,10 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every article whose record is the valid one, and is neither retracted nor questioned."""
     valid = _Valid()
     readable = []
-    files = FILES.below(path, log)
+    files = _FILES.below(path, log)
     if not files:
-        raise BadInput(f"{path} contains no file that ends in .xml or .xml.gz")
+        endings = " or ".join(_FILES.suffixes)
+        raise BadInput(f"{path} contains no file that ends in {endings}")
     for name, file in sorted(files, key=lambda named: (named[1].name, named[0])):
         try:
             valid.take(_frames(file))
@@ -313,7 +314,7 @@ def publication_day(root: Element) -> date | None:
 READER = Reader(
     kind="pubmed",
     about="PubMed's baseline and update files: an .xml or .xml.gz file, or a folder of them",
-    sniff=FILES.recognise,
+    sniff=_FILES.recognise,
     documents=documents,
     licence=LICENCE,
 )

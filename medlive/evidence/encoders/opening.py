@@ -42,7 +42,7 @@ def open_encoder(
 def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
     """Open a cross-encoder: that of an encoder of the table, a folder, or a name on the hub.
 
-    Raises as `open_encoder` does.
+    Raises as `open_encoder` does, and UsageError for a name without a cross-encoder.
     """
     table = settings.table()
     reranker = ""

@@ -60,7 +60,7 @@ class EncoderModel(BaseModel, frozen=True, extra="forbid"):
 
 
 class EncoderSettings(BaseModel):
-    """Where models are looked for and how they are run: what `[evidence]` says of encoders."""
+    """Where models are looked for and how they are run: the part of `[evidence]` about encoders."""
 
     # Deferred, so that `--help` is fast.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -68,7 +68,7 @@ class EncoderSettings(BaseModel):
     models: Path = Path("models")
     """The folder with one folder per model; the default is below MEDLIVE_HOME."""
     encoders: dict[Literal["en", "zh", "all"], str] = {}
-    """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
+    """Language → the encoder that reads its phrases; none: those whose models a build finds (docs/evidence.md)."""
     own_encoders: dict[str, EncoderModel] = {}
     """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     reranker: str | None = None

@@ -193,7 +193,10 @@ class Literature:
         form: Mapping[str, str],
         read: Callable[[bytes], bytes],
     ) -> bytes:
-        """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
+        """Ask once; a wait that the service asks for holds back every worker.
+
+        Raises OSError or Unreadable if it may be asked again, LiteratureUnavailable if not.
+        """
         response, body = await self.client.post(address, form)
         status = f"status {response.status_code}"
         if response.status_code in RETRIED_STATUSES:
@@ -216,7 +219,7 @@ class Literature:
         if len(body) > LITERATURE_BYTES:
             problem = f"more than {LITERATURE_BYTES} bytes"
         if problem:
-            # Of this request alone: it answers others.
+            # Only this request gets no answer: the service is not away.
             await self.gate.answered()
             raise self._away(problem)
         return read(body)

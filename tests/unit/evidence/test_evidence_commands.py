@@ -76,7 +76,8 @@ def test_the_commands_say_which_retriever_runs_and_why(
     assert "bm25 only: no encoder" in found.err
     assert "notes:7:-.1" in found.out
     assert "lexical 1 (" in found.out
-    answer = instance.here("evidence", "search", "rash", "fever", "--json").json
+    twice = ("rash", "fever", "rash")
+    answer = instance.here("evidence", "search", *twice, "--json").json
     assert answer["index"]["retriever"] == "bm25"
     phrases = {side["phrase"] for hit in answer["hits"] for side in hit["sides"]}
     assert phrases == {0, 1}

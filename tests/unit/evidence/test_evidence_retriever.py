@@ -506,7 +506,7 @@ def test_a_claims_own_language_is_not_drowned_by_its_english_phrases(
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     build_index([open_corpus(source)], tmp_path / "index")
     phrases = ("insomnia", "sleeping tablets", "behavioural therapy", "慢性失眠的治疗")
-    [hits] = search(open_index(tmp_path / "index"), tuple(phrases), k=6)
+    [hits] = search(open_index(tmp_path / "index"), phrases, k=6)
     assert any(hit.passage.text == texts[-1] for hit in hits)
 
 

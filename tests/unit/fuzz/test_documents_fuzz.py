@@ -19,6 +19,7 @@ from medlive.evaluation.cases.benchmarks import (
     read_benchmark,
 )
 from medlive.evaluation.cases.livemedbench import read_answers
+from medlive.evaluation.grading.imports import _read_gradings
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, grades_of, open_run
 from medlive.evaluation.runs.templates import Evidence
@@ -165,7 +166,8 @@ READERS: dict[str, Reader] = {
     "threads": Reader(threads, THREAD, "threads.jsonl"),
     "cases": Reader(lambda path: read_benchmark(path, "livemedbench"), [CASE]),
     "responses": Reader(responses, [{"case_id": "c1", "model_response": "Rest."}]),
-    "grades": Reader(lambda path: answer_rows(path, "livemedbench", []), [GRADING]),
+    "responses by id": Reader(responses, {"c1": {"response": "Rest."}}),
+    "grades": Reader(lambda path: _read_gradings(path, "livemedbench", []), [GRADING]),
     "healthbench": Reader(benchmark, HEALTHBENCH, "cases.jsonl"),
     "kqa": Reader(benchmark, KQA, "cases.jsonl"),
     "answers": Reader(

@@ -130,7 +130,7 @@ class CorpusFiles:
     """The files that a kind of corpus is made of: in a folder, in archives, or alone."""
 
     suffixes: tuple[str, ...]
-    """In lower case. With ".zip" the members of zip archives are meant, and of the zip archives within them."""
+    """In lower case. With ".zip" the members of zip archives are read, and of the zip archives in these."""
     roots: tuple[str, ...] = ()  # The root elements of XML files
     largest: int = ARCHIVE_MEMBER_BYTES
     """The most bytes of a member; a larger one is reported and skipped."""
@@ -179,9 +179,9 @@ class CorpusFiles:
         return False
 
     def members(self, path: Path, log: ReadLog) -> Iterator[Member]:
-        """Yield every such regular file: of a folder, an archive, or the path itself; the log gets the others.
+        """Yield every such regular file of a folder or an archive, or the file at the path; log what cannot be read.
 
-        Names are POSIX paths relative to the folder or the archive. Raises BadInput if the path is none of them.
+        Names are POSIX paths relative to the folder or the archive. Raises BadInput for a file of another kind.
         """
         for name, file in self.below(path, log):
             if not self.include(name) and not _is_tar(file):
@@ -231,7 +231,7 @@ class CorpusFiles:
     ) -> Generator[Member, None, int]:
         """Yield the members in the archive's order; return the bytes of `room` that are left for other archives.
 
-        `room` is what the archive may unpack to, those in it included; zip archives in it have none in them.
+        `room` is what the archive may unpack to, with the zip archives in it; those in these are not read.
         """
         suffixes = tuple(suffix for suffix in self.suffixes if suffix != _ZIP)
         try:
@@ -274,9 +274,7 @@ class CorpusFiles:
                 try:
                     split_name(name.removeprefix("./"))
                 except UnsafePath:
-                    cause = (
-                        "a name that climbs out of the archive, or is none of a file"
-                    )
+                    cause = "a name that leads out of the archive, or not to a file"
                     log.problem(printable(name), cause)
                     continue
                 handle = tar.extractfile(member) if member.isreg() else None
