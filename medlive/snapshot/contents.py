@@ -286,7 +286,7 @@ def read_ledger(
     return head, sections
 
 
-@dataclass(slots=True)
+@dataclass
 class Ledgers:
     """Both ledgers, and what is wrong with them."""
 

@@ -351,7 +351,7 @@ class _Format(_Frozen):
 class Manifest(SnapshotMeta, _Format):
     """`manifest.json`."""
 
-    # No file leaves these out: what is missing is no statement that there is none.
+    # Required here: a field that a file lacks must not be read as "none".
     lineage: tuple[Ancestor, ...]
     signing: Signing | None
     why_not: tuple[str, ...]

@@ -65,7 +65,7 @@ class LayoutError(SourceError):
         *,
         found: str | None = None,
     ) -> None:
-        """`looked_for` names the expected markup, `found` what the page (or what is at an address) has instead."""
+        """`page` may be its address; `looked_for` names the expected markup, `found` what the page has instead."""
         url = page if isinstance(page, str) else page.url
         seen = f", found {found}" if found else ""
         super().__init__(
