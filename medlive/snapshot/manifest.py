@@ -331,7 +331,7 @@ class SnapshotMeta(Stated):
 
 
 class _Format(_Frozen):
-    """What a manifest is: checked before its other fields, so that a later format is the first fault."""
+    """What a manifest is: checked before its other fields, so that a later format is reported first."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
     format_version: int = FORMAT_VERSION
@@ -407,7 +407,7 @@ class Manifest(SnapshotMeta, _Format):
 
     @property
     def newer(self) -> str:
-        """The same in a sentence; empty where there is nothing."""
+        """What it has that this medlive does not know, in a sentence; empty if there is nothing."""
         return unknown_note(self.unknown)
 
     @property
