@@ -16,7 +16,7 @@ from .model import (
 def hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
     """The hold on elements (id, "" for the case as a whole → why); none without them."""
     elements = tuple(filter(None, details))
-    return [Hold(reason, join_details(details)[:2000], elements)] if details else []
+    return [Hold(reason, join_details(details), elements)] if details else []
 
 
 def join_details(details: Mapping[str, str]) -> str:

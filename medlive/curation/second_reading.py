@@ -256,9 +256,10 @@ def settle(reading: SecondReading) -> tuple[list[Reason], str, list[Hold]]:
         details = open_details.setdefault(reason, {})
         # A reader may object to one element twice in the same way.
         details[name] = f"{details[name]}; {words}" if name in details else words
-    holds = list[Hold]()
+    holds = []
     for reason, details in open_details.items():
-        holds += hold_on(reason, details)
+        for hold in hold_on(reason, details):
+            holds.append(replace(hold, detail=hold.detail[:2000]))
     return rejected, "; ".join(lines), holds
 
 

@@ -215,9 +215,9 @@ _MODELS: Mapping[str, type[_Entry]] = {
     "revealed": _Revealed,
     "dropped": _Dropped,
 }
-"""Section → its entries."""
+"""Section → the model of its entries."""
 _FIELDS = {name for model in _MODELS.values() for name in model.model_fields}
-"""What one section's entries have means the same in all."""
+"""The fields of all sections: each means the same wherever it occurs."""
 
 
 def write_ledger(
@@ -286,7 +286,7 @@ def read_ledger(
     return head, sections
 
 
-@dataclass(slots=True)
+@dataclass
 class Ledgers:
     """Both ledgers, and what is wrong with them."""
 

@@ -331,7 +331,7 @@ class SnapshotMeta(Stated):
 
 
 class _Format(_Frozen):
-    """What a manifest is: checked before its other fields, so that a later format is the first fault."""
+    """What a manifest is: checked before its other fields, so that a later format is reported first."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
     format_version: int = FORMAT_VERSION
@@ -351,7 +351,7 @@ class _Format(_Frozen):
 class Manifest(SnapshotMeta, _Format):
     """`manifest.json`."""
 
-    # No file leaves these out: what is missing is no statement that there is none.
+    # Required here: a field that a file lacks must not be read as "none".
     lineage: tuple[Ancestor, ...]
     signing: Signing | None
     why_not: tuple[str, ...]
@@ -407,7 +407,7 @@ class Manifest(SnapshotMeta, _Format):
 
     @property
     def newer(self) -> str:
-        """The same in a sentence; empty where there is nothing."""
+        """What it has that this medlive does not know, in a sentence; empty if there is nothing."""
         return unknown_note(self.unknown)
 
     @property

@@ -8,15 +8,16 @@ from medlive.errors import UsageError
 
 from .model import week_end
 
-_AMONG = ("language", "source", "theme", "specialty", "first_release")
+_REPEATABLE = ("language", "source", "theme", "specialty", "first_release")
+"""The fields of which several values may be asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """Which cases of a snapshot are taken; a case that does not say what is asked for is out.
+    """Which cases of a snapshot are taken; a case without a field that is asked for is left out.
 
     Attributes:
-        language: Only cases in it, en or zh; repeatable.
+        language: Only cases in this language, en or zh; repeatable.
         source: Only cases of this community; repeatable.
         theme: Only cases of this theme; repeatable.
         specialty: Only cases of this specialty; repeatable.
@@ -36,7 +37,7 @@ class Slice:
     posted_before: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises UsageError for what is no version or no day."""
+        """Check the versions and days. Raises UsageError."""
         for version in (*(self.first_release or ()), self.first_release_after):
             if version is not None and week_end(version) is None:
                 raise UsageError(f"{version!r} is not a version such as 2026.W47")
@@ -46,23 +47,23 @@ class Slice:
 
     def fits(self, case: Any, day: str) -> bool:
         """Whether a case, posted on that day ("" for unknown), is taken."""
-        for name in _AMONG:
+        for name in _REPEATABLE:
             wanted = getattr(self, name)
             if wanted is not None and getattr(case, name) not in wanted:
                 return False
         if self.posted_before is not None and not "" < day < self.posted_before:
             return False
-        # A version, a day: whatever is said sorts after "".
+        # An unknown version or day is "", which sorts before every other.
         after = self.first_release_after
         is_newer = after is None or (case.first_release or "") > after
         return is_newer and day >= (self.posted_from or "")
 
     def as_json(self) -> dict[str, Any] | None:
-        """What is asked for, without what is not; None when all cases are in."""
+        """The conditions that are set; None when all cases are taken."""
         wanted: dict[str, Any] = {}
         for name, value in asdict(self).items():
             if value is not None:
-                wanted[name] = sorted(value) if name in _AMONG else value
+                wanted[name] = sorted(value) if name in _REPEATABLE else value
         return wanted or None
 
 

@@ -152,7 +152,7 @@ def _collapsed(
     if n < LEAST_THREADS:
         return False
     if kind == "median":
-        # How long threads are differs from week to week more than any share: it must be new.
+        # Lengths of threads vary more from week to week than any share: only one beyond all earlier ones counts.
         return not _FEWER * min(past) <= value <= 4 * max(past)
     far = value < _FEWER * middle or (middle >= _RULE and value < middle - _MORE)
     return far and _tail(n - round(value * n), n, 1 - min(middle, 0.98)) < CHANCE

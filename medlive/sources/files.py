@@ -69,7 +69,7 @@ def _lowered(value: object) -> object:
 
 
 def _moment(value: object) -> object:
-    """An ISO 8601 text as a time in UTC, which one without a zone is taken to be in; None for an empty text."""
+    """An ISO 8601 text as a time in UTC; one without a zone is taken as UTC, an empty one as None."""
     if not isinstance(value, str):
         return value
     try:

@@ -65,7 +65,7 @@ class LayoutError(SourceError):
         *,
         found: str | None = None,
     ) -> None:
-        """`looked_for` names the expected markup, `found` what the page (or what is at an address) has instead."""
+        """`page` may be its address; `looked_for` names the expected markup, `found` what the page has instead."""
         url = page if isinstance(page, str) else page.url
         seen = f", found {found}" if found else ""
         super().__init__(
@@ -255,7 +255,7 @@ class Site(ABC):
         """
 
     def whole_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
-        """What `parse_thread` gives. Raises also IncompleteThread where another page follows the last."""
+        """Return what `parse_thread` returns. Also raises IncompleteThread if another page follows the last."""
         if following := self.next_page(pages[-1]):
             raise IncompleteThread(
                 f"{pages[-1].url} is followed by {following}, which is missing"

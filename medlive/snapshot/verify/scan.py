@@ -1,7 +1,6 @@
 """One pass over a snapshot's rows that collects what every row-level step of `verify` reports."""
 
 import hashlib
-from collections import defaultdict
 from datetime import date
 from pathlib import Path
 
@@ -27,6 +26,18 @@ from medlive.snapshot.model import (
 
 from .text_checks import find_leak, texts_of
 
+_STEPS = (
+    "rows",
+    "ids",
+    "rubric",
+    "positive",
+    "releases",
+    "changes",
+    "proofs",
+    "canary",
+    "leaks",
+)
+"""The steps that report what this pass finds; a misspelt one must not read as one without faults."""
 _STEPS_OF_HITS = {
     "no criterion has positive points": "positive",
     "two criteria share an id": "ids",
@@ -44,7 +55,7 @@ class Scan:
         self.ledgers = ledgers
         self.shape = manifest.shape
         self.tally = Tally(self.shape)
-        self.faults = defaultdict[str, Faults](Faults)
+        self.faults = {step: Faults() for step in _STEPS}
         """By the step that reports them."""
         self.seen = set[str]()  # The ids of the cases
         self.livemedbench = ""

@@ -11,7 +11,7 @@ from medlive.curation.chain import (
     CurationSettings,
     curate,
 )
-from medlive.curation.holds import reject_parked
+from medlive.curation.holds import hold_on, reject_parked
 from medlive.curation.model import (
     Alignment,
     Outcome,
@@ -87,6 +87,12 @@ async def test_an_unconfirmed_contradiction_holds_the_case_with_both_readings() 
         assert claim.verdict is Alignment.DISPUTED
         assert claim.citations
         assert claim.second is not None
+
+
+def test_a_hold_gives_long_reasons_in_full() -> None:
+    first, second = "x" * 1500, "y" * 1500
+    (hold,) = hold_on(Reason.DISPUTED, {"a1": first, "a2": second})
+    assert hold.detail == f"a1: {first}; a2: {second}"
 
 
 @pytest.mark.parametrize("answer", ["false", "harm"])

@@ -93,7 +93,7 @@ Freeze = Callable[..., FrozenSnapshot]
 
 @contextmanager
 def earlier_format(number: int) -> Iterator[None]:
-    """Snapshots are frozen in that format, of which this medlive writes the latest alone."""
+    """Freeze snapshots in an earlier format; medlive itself writes only the latest."""
 
     def draft(meta: SnapshotMeta) -> Manifest:
         earlier = {"format_version": number, "columns": {}, "enumerations": {}}
