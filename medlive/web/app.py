@@ -85,7 +85,8 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.include_router(router)
     app.mount("/static", StaticFiles(packages=[("medlive.web", "static")]))
     for room in rooms:
-        app.include_router(room.router)
+        # Included as a router, its routes would be analysed again in every application.
+        app.router.routes.extend(room.router.routes)
     if not any(room.public for room in rooms) and app.state.sections:
         app.add_api_route("/", go_to_first_section)
     if not all(room.public for room in rooms):
