@@ -77,10 +77,10 @@ def build_corpora(
     notes: list[str] = []
     with progress("passages") as tick:
         manifest = build_index(corpora, out, tick, notes.append, fresh=fresh, plan=plan)
-    return account_of(out, manifest, [*notes, f"built {out}"])
+    return describe_index(out, manifest, [*notes, f"built {out}"])
 
 
-def account_of(folder: Path, manifest: IndexManifest, notes: list[str]) -> Result:
+def describe_index(folder: Path, manifest: IndexManifest, notes: list[str]) -> Result:
     """The corpora of an index, and what searches it."""
     names = ("name", "kind", "documents", "passages", "problems", "licence")
     title = f"{manifest.passages} passages, {manifest.describe()}, {manifest.index_digest[:19]}…"
@@ -126,7 +126,7 @@ def build(
 def list_(index: IndexOption = None) -> Result:
     """List the corpora of the index, and say what searches it."""
     folder = index_folder(index)
-    return account_of(folder, read_manifest(folder), [])
+    return describe_index(folder, read_manifest(folder), [])
 
 
 def search(

@@ -334,7 +334,7 @@ def describe_report(report: "Report", names: Sequence[str]) -> Result:
     return Result(value, shown, notes)
 
 
-def new_file(path: Path) -> None:
+def refuse_existing(path: Path) -> None:
     """See that a result may be written to `path`, before the work that makes it. Raises UsageError for an existing
     one."""
     if os.path.lexists(path):
