@@ -15,8 +15,8 @@ from medlive.cli.output import (
     Result,
     fields_of,
     first_of,
-    refuse_existing,
     progress,
+    refuse_existing,
     say,
     wait_for,
 )
