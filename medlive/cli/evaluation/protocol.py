@@ -67,7 +67,7 @@ OutFolderOption = Annotated[
 
 def list_() -> Result:
     """List the protocols with their options."""
-    read_settings()  # They name the folder of plugins
+    read_settings()  # Also tells where plugins are
     value, rows = [], []
     for kind in known_protocols().values():
         row = fields_of(kind, ("name", "about", "figure", "asks"))
@@ -111,7 +111,7 @@ def run(
         except ValueError as exc:
             raise UsageError(f"--set {key} is not a JSON list: {exc}") from exc
         options[key.replace("-", "_")] = read
-    read_settings()  # They name the folder of plugins
+    read_settings()  # Also tells where plugins are
     method = make_protocol(name, options)
     runs, overridden = graded.load_checked()
     budget = _budget(by, out)
@@ -193,7 +193,7 @@ def all_(
     A task is a protocol on the runs of one set of cases. Ranks, and how alike the tasks rank models, come last and go
     to portfolio.json in --out, which `eval report --protocols` shows. Exit status 1 while questions are ungraded.
     """
-    read_settings()  # They name the folder of plugins
+    read_settings()  # Also tells where plugins are
     runs, overridden = graded.load_checked()
     budget = _budget(by, out)
     applied = _apply(fitting(runs), out, by, budget)
