@@ -257,9 +257,8 @@ class CasesNeeded:
 
     points: float
     to_tell_two_apart: int
-    after_the_cutoff: (
-        int | None
-    )  # None: no number is enough, for want of cases before it
+    after_the_cutoff: int | None
+    """None: no number is enough, since too few cases were posted before it."""
     spread: Spread
     overridden: Sequence[Objection] = ()
     """What would mislead about the runs and was allowed."""

@@ -1,6 +1,6 @@
 """Where a user's state and settings lie, and which folder of settings is read.
 
-The folder that the user named, else the user's own, else the shipped one; never `./config` because it is there.
+The folder that the user named, else the user's own, else the shipped one; never `./config` only because it is there.
 """
 
 import logging
@@ -29,7 +29,7 @@ _INSTALLED = "_config"
 DATABASE_FOLDER = "postgresql"
 """The folder of the embedded PostgreSQL in a home."""
 
-# The rights that `close_home` leaves: to the owner, to pass through too, or to a group too
+# The most rights that `close_home` leaves: the owner's own; with a way through for others; with a group's
 _CLOSED = 0o700
 _PASSABLE = 0o711
 _SHARED = 0o2770

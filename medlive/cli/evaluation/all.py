@@ -74,8 +74,8 @@ def all_(
     Args:
         grader: The grader: the configured one's model id, or another.
         grader_url: The grader's endpoint [the model's].
-        grader_key_env: Its key's variable [the model's].
-        grader_price: Its dollars a million tokens [models.toml].
+        grader_key_env: The variable that holds the key of that endpoint [the model's].
+        grader_price: The grader's dollars a million tokens [models.toml].
         out: The folder for the run and the report; an existing one is continued.
         yes: Begin without asking.
     """

@@ -187,7 +187,7 @@ class Scoring(GradedRuns):
 
 @option_group
 class Calls:
-    """How a model is called, and how often.
+    """How a model is called, and what may be spent.
 
     Attributes:
         concurrency: Calls at once.

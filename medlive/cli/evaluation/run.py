@@ -80,7 +80,7 @@ class Asking:
         undated: Let in snippets without a date.
         raw: Ask in the threads' own words; needs their database.
         part: Which of the cases are asked about.
-        calls: How the model is called, and how often.
+        calls: How the model is called, and what may be spent.
     """
 
     model: str
@@ -158,6 +158,7 @@ class Asking:
     ) -> Plan | RunResult:
         """Ask the model about the cases, or with `dry_run` plan it."""
         engine = open_endpoint(chosen)
+        # How run.json marks answers to the threads' own words
         arm = RAW if self.raw else None
         how: dict[str, Any] = {
             "use": model_use(self.model, chosen, engine, arm),

@@ -55,7 +55,7 @@ def freeze(
 
     An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
     where it is missing. Exit status 1 while threads that were queued for the week are not decided. A
-    future week is refused; before the time of [schedule] freeze, a terminal is asked first.
+    future week is refused; before the time of [schedule] freeze, the command asks first if started at a terminal.
 
     Args:
         week: The ISO week; default: the present one.
