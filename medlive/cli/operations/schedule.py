@@ -95,8 +95,9 @@ def scheduler(
 ) -> Result:
     """Each week harvest the sources, curate new threads and freeze a snapshot, at the times of config/schedule.toml.
 
-    Missed steps are caught up once; a failed step is tried again after an hour. Any number of schedulers may be
-    started: one is active, the others wait to take over. It curates the queued threads when no `medlive worker` runs.
+    Missed steps are caught up once; a failed step is tried again after an hour, and after longer if it fails again. Any
+    number of schedulers may be started: one is active, the others wait to take over. Queued threads are curated here
+    when no `medlive worker` runs.
 
     Args:
         once: Do what is due now, and exit.
