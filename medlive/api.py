@@ -82,11 +82,12 @@ __all__ = [
 Run = str | Path | GradedRun
 """A run folder, or a run that was loaded."""
 Runs = Run | Sequence[Run]
+"""One run or several."""
 Cases = str | Path | Snapshot | CaseSet
 """A snapshot or a benchmark file, by its place or loaded."""
 Choice = TypeVar("Choice", bound=StrEnum)
 UNASKED = JudgeReplies(EngineIdentity("", ""))
-"""For protocols that ask no judge."""
+"""No replies, for protocols that ask no judge."""
 
 
 def load_run(
@@ -166,7 +167,7 @@ def score(
         until: The last day, inclusive.
         common: Score all models on the cases that all of them have a score for.
         judge: Whose verdicts, by digest or model, in folders that several graded.
-        models: Their cutoffs, for what was posted before and after them [models.toml].
+        models: The models' training cutoffs, which split cases by their day of posting [models.toml].
         errata: "warn", "apply" or "ignore" what was withdrawn since the snapshot was frozen.
         errata_file: The file of errata; None: the one beside the snapshot, else beside those frozen here.
         public_key: The key that must have signed the errata.
@@ -209,7 +210,7 @@ def score(
 
 
 def ability(runs: Runs | ScoreTable, **how: Any) -> AbilityTable:
-    """Models that answered differing cases on one scale, with weeks, cases and criteria (docs/scale.md).
+    """Put models that answered differing cases on one scale, with weeks, cases and criteria (docs/scale.md).
 
     Args:
         runs: Runs, or what `score` returned.
@@ -241,7 +242,7 @@ def contamination(
 
     Args:
         runs: One run or several, or what `score` returned.
-        models: Their cutoffs [models.toml].
+        models: The models' training cutoffs [models.toml].
         how: As for `score`.
     """
     registry = models or open_registry()
@@ -252,11 +253,12 @@ def contamination(
 
 @dataclass(frozen=True)
 class CasesNeeded:
-    """How many cases show a difference of some points."""
+    """How many cases are needed to show a difference of some points."""
 
     points: float
     to_tell_two_apart: int
-    after_the_cutoff: int | None  # None: those before it are too few for any number
+    after_the_cutoff: int | None
+    """None: no number is enough, since too few cases were posted before it."""
     spread: Spread
     overridden: Sequence[Objection] = ()
     """What would mislead about the runs and was allowed."""
@@ -274,16 +276,16 @@ def power(
     before: int | None = None,
     allow: Collection[str] = (),
 ) -> CasesNeeded:
-    """How many cases tell two models apart by some points, as `medlive eval power` says.
+    """How many cases are needed to tell two models some points apart, as `medlive eval power` says.
 
     Args:
-        points: The difference, of 100.
+        points: The difference, in points of 100.
         runs: Graded runs that show the spread; none: `spread` and `correlation` are assumed.
-        spread: The standard deviation of scores by case, in points of 100, or what an earlier result holds.
-        correlation: Of two models' scores.
-        power: The probability to find what is there.
-        alpha: The two-sided level.
-        models: How many are compared: the level is for all their pairs (Holm).
+        spread: The standard deviation of scores by case, in points of 100, or the `spread` of an earlier result.
+        correlation: The correlation of two models' scores.
+        power: The probability to detect a true difference.
+        alpha: The two-sided significance level.
+        models: How many models are compared: the level is for all their pairs (Holm).
         before: Cases up to the cutoff; None: as many as after it.
         allow: What would mislead about the runs and is overridden, as for `score`.
 
@@ -408,7 +410,7 @@ async def answer(
     template: str | None = None,
     concurrency: int = 16,
 ) -> "RunResult":
-    """Ask a model about every case, as `medlive eval run` does; again goes on where it stopped.
+    """Ask a model about every case, as `medlive eval run` does; called again, it goes on where it stopped.
 
     Args:
         cases: The snapshot or benchmark file.
@@ -417,7 +419,7 @@ async def answer(
         base_url: The endpoint; None: as models.toml says.
         api_key_env: The variable that holds the key.
         parameters: Sent with each call.
-        template: How a case is put; None: by the cases.
+        template: The template that makes a case a prompt; None: by the cases.
         concurrency: Most calls at once.
 
     Raises:
@@ -454,7 +456,7 @@ def model_use(
     engine: Engine,
     arm: str | None = None,
 ) -> ModelUse:
-    """What a run folder records of the model that is asked."""
+    """What a run folder records of the model that is asked; `arm` is as in `ModelUse`."""
     return ModelUse(
         name,
         engine.identity.engine,
@@ -510,7 +512,7 @@ async def read_harm(
 
 
 def load_runs(runs: Runs, judge: str | None = None) -> list[GradedRun]:
-    """The runs as they were given, folders opened with the verdicts of one grader."""
+    """The runs in their order; a folder is opened with the verdicts of one grader."""
     several = [runs] if isinstance(runs, str | Path | GradedRun) else runs
     loaded = []
     for run in several:
@@ -531,7 +533,7 @@ def _cases(cases: Cases) -> CaseSet:
 
 
 def open_registry() -> Registry:
-    """The models' cutoffs, those of the configuration."""
+    """The configured models under evaluation, with their endpoints and training cutoffs."""
     return Registry(candidates=read_settings().candidates)
 
 

@@ -26,11 +26,11 @@ def code_version() -> str:
 
 
 def version_at(package: Path) -> str:
-    """Return the same for a package that lies there: in a git checkout, or as a build wrote it."""
+    """Return `code_version` for the package at a path, with the commit of its git checkout or from its file COMMIT."""
     commit = ""
     with suppress(OSError):
         if (package.parent / ".git").exists():
-            # Named, so that Git neither asks whose it is nor looks in folders above.
+            # With --git-dir, Git neither checks who owns the folder nor looks in the folders above.
             words = ["git", "--git-dir=.git", "rev-parse", "HEAD"]
             ran = subprocess.run(
                 words,

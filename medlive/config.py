@@ -111,7 +111,7 @@ class EvidenceSection(_Section, EncoderSettings):
     online_key_env: str | None = None
     park_weeks: Annotated[int, Field(ge=1, le=520)] = 8
     """How long a thread waits for evidence on its subject; then it is rejected (docs/method.md §1)."""
-    # An older answer is asked for again
+    # The age in days from which on a stored answer of a service is asked for again
     online_days: Positive = 30.0
     online_addresses: dict[
         Literal["pubmed", "europepmc"], Annotated[str, Field(pattern=r"^https?://")]
@@ -138,13 +138,13 @@ class BudgetSection(_Section):
     """Requests that a run may send."""
     max_tokens: Annotated[int, Field(gt=0)] | None = None
     """Tokens of requests and replies that a run may take."""
-    # Of an ISO week, over all runs and workers
+    # US dollars that an ISO week may cost, over all runs and workers
     week_usd: Positive | None = None
     stage_week_usd: dict[
         Literal["screener", "validator", "controller", "rubric", "reader", "grader"],
         Positive,
     ] = {}
-    """Stage → the same for its replies alone."""
+    """Stage → US dollars that its replies alone may cost in an ISO week."""
 
 
 class CodebookSection(_Section):
@@ -177,7 +177,7 @@ class PublishSection(_Section):
     """The kind of place."""
     # A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it
     at: str | None = None
-    # Of an S3-compatible store or a hub; None for the client's default
+    # The address of an S3-compatible store or a hub; None for the client's default
     endpoint_url: str | None = None
     # The public address of the target; None for relative links
     base_url: str | None = None
@@ -198,7 +198,7 @@ class NotifySection(_Section):
     smtp_host: str = "localhost"
     """The mail server."""
     smtp_port: Annotated[int, Field(ge=1, le=65535)] = 25
-    """Its port."""
+    """The mail server's port."""
     smtp_starttls: bool = False
     """Whether the connection is encrypted before anything is sent."""
     smtp_user: str | None = None

@@ -49,7 +49,7 @@ class MedliveError(Exception):
 
 
 def describe(error: BaseException) -> str:
-    """What is stored and shown of any error: a message of ours, else its type and first line without secrets.
+    """What is stored and shown of any error: a MedliveError's message, else its type and first line without secrets.
 
     Further lines of a database's or a validator's error quote the row, and with it a thread.
     """
@@ -59,7 +59,7 @@ def describe(error: BaseException) -> str:
 
 
 def first_fault(exc: "ValidationError", whole: str = "the whole") -> str:
-    """Where a schema finds the first fault, `whole` for all of the value, and what is wrong there."""
+    """The first fault that a schema finds, "where: what"; where is `whole` if the whole value is at fault."""
     error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, error['loc'])) or whole}: {error['msg']}"
 
@@ -83,7 +83,7 @@ class MissingExtra(UsageError):
 
 
 def require(library: str, what: str, package: str | None = None) -> None:
-    """Raise MissingExtra where a library is not installed that something needs; `package` brings it."""
+    """Raise MissingExtra if the library that `what` needs is not installed; installing `package` brings it."""
     if find_spec(library) is None:
         raise MissingExtra(
             f"{what} needs {library}, which is not installed",

@@ -45,7 +45,7 @@ _NUMBERS = (
     "least",
     "most",
 )
-"""Columns of numbers; those of no list hold text, and `met` true or false."""
+"""Columns of numbers; those of `_WHOLE` are whole. Other columns hold text, and `met` true or false."""
 
 
 def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Frame:
@@ -136,7 +136,7 @@ def _frame(
     columns: Sequence[str],
     library: Library,
 ) -> Frame:
-    """These columns of rows that may hold more."""
+    """A frame of these columns; other values of the rows are left out. Raises UsageError and MissingExtra."""
     if library not in ("pandas", "polars", "arrow"):
         raise UsageError(f"library: expected pandas, polars or arrow, got {library!r}")
     for name in ("pyarrow", "pandas", "polars"):

@@ -1,6 +1,6 @@
 """Where a user's state and settings lie, and which folder of settings is read.
 
-One that the user named, the user's own, or the shipped one; never one that merely lies here.
+The folder that the user named, else the user's own, else the shipped one; never `./config` only because it is there.
 """
 
 import logging
@@ -29,6 +29,7 @@ _INSTALLED = "_config"
 DATABASE_FOLDER = "postgresql"
 """The folder of the embedded PostgreSQL in a home."""
 
+# The most rights that `close_home` leaves: the owner's own; with a way through for others; with a group's
 _CLOSED = 0o700
 _PASSABLE = 0o711
 _SHARED = 0o2770

@@ -89,7 +89,7 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
     root.addHandler(handler)
     root.setLevel(libraries)
     REMARKS.setLevel(own)
-    # They repeat themselves for as long as the database is away, which medlive says once.
+    # These loggers repeat themselves while the database is away, which medlive says once.
     for name in ("psycopg.pool", "procrastinate.utils"):
         lowest = libraries if is_debug else logging.CRITICAL
         logging.getLogger(name).setLevel(lowest)

@@ -1,4 +1,4 @@
-"""What other packages add: adapters of sites, readers of corpora, protocols.
+"""Plugins: adapters of sites, readers of corpora and protocols from other packages or a folder (`load_plugins`).
 
 A package names them as entry points of the groups `medlive.sites`, `medlive.corpora` and `medlive.protocols`. A module
 of the folder of the setting `plugins` names one as SITE, READER or PROTOCOL. Both are code, run with medlive's rights:
@@ -23,7 +23,7 @@ NAMES: dict[Group, str] = {
     "corpora": "READER",
     "protocols": "PROTOCOL",
 }
-"""What a module of the folder calls each kind."""
+"""Group → the name by which a module of the folder offers its plugin."""
 
 _folder: Path | None = None
 

@@ -1,4 +1,4 @@
-"""`medlive config`: what is set, and where each value comes from."""
+"""`medlive config show`: every setting, and where its value comes from."""
 
 import os
 

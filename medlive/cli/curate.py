@@ -39,8 +39,8 @@ def curate(
 
     Args:
         limit: Judge at most so many new threads.
-        retry_failed: Retry what failed, however often.
-        again: Decide again what other engines or evidence decided.
+        retry_failed: Retry failed threads, however often they failed.
+        again: Decide threads again that were decided with other engines or evidence.
         exhaustive: Compute all scores even when one fails.
     """
     settings = read_settings()
@@ -86,7 +86,7 @@ def filter_(
 
 
 def _find_obstacle(done: CurationRun) -> MedliveError | None:
-    """Why threads were not curated; None where all were."""
+    """The failure that says why threads were not curated; None where all were."""
     counts = done.counts
     waiting = f"threads that wait: {counts.left}"
     if counts.faults:

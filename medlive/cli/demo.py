@@ -1,4 +1,4 @@
-"""`medlive demo`: the whole loop once."""
+"""`medlive demo`: the whole loop once on sample communities, from harvest to report."""
 
 import os
 import sys
@@ -62,7 +62,7 @@ def demo(
         "home": settings.home,
     }
     shown = [*_describe(done)]
-    # By its path where the shell does not find its name
+    # Name medlive by its path where the shell does not find it.
     program = "medlive" if which("medlive") else sys.argv[0]
     command = f"MEDLIVE_HOME={settings.home} {program}"
     shown += [
@@ -78,6 +78,7 @@ def demo(
 
 
 def _describe(done: DemoResult) -> Shown:
+    """What each step of the demo did: harvest, funnel, snapshot, scores."""
     frozen, curated = done.frozen, done.curated
     names = ("new", "revised", "unchanged", "not_modified")
     rows: list[list[object]] = []

@@ -61,10 +61,10 @@ class Building:
 def build_corpora(
     corpora: Sequence[Corpus], building: Building, *, fresh: bool
 ) -> Result:
-    """Build or extend an index, saying on stderr how it goes, and return the account of it.
+    """Build or extend an index, with progress on stderr, and describe it.
 
     Args:
-        corpora: What is read; corpora of other names in the index stay.
+        corpora: The corpora to read; corpora of other names in the index stay.
         building: The index, and how passages become vectors.
         fresh: Whether corpora that the index already holds are dropped.
 
@@ -72,15 +72,15 @@ def build_corpora(
     """
     out, settings = building.folder, encoder_settings(read_settings())
     plan = plan_index(out, building.encoder or (), settings)
-    sides = "bm25 and vectors" if plan.sides else "bm25 only"
-    say(f"{sides} ({plan.reason})")
+    searches = "bm25 and vectors" if plan.sides else "bm25 only"
+    say(f"{searches} ({plan.reason})")
     notes: list[str] = []
     with progress("passages") as tick:
         manifest = build_index(corpora, out, tick, notes.append, fresh=fresh, plan=plan)
-    return account_of(out, manifest, [*notes, f"built {out}"])
+    return describe_index(out, manifest, [*notes, f"built {out}"])
 
 
-def account_of(folder: Path, manifest: IndexManifest, notes: list[str]) -> Result:
+def describe_index(folder: Path, manifest: IndexManifest, notes: list[str]) -> Result:
     """The corpora of an index, and what searches it."""
     names = ("name", "kind", "documents", "passages", "problems", "licence")
     title = f"{manifest.passages} passages, {manifest.describe()}, {manifest.index_digest[:19]}…"
@@ -118,7 +118,7 @@ def build(
         name: The corpus's name [its own].
         fresh: Forget corpora that the index already holds.
     """
-    read_settings()  # They name the folder of plugins
+    read_settings()  # Also tells where plugins are
     opened = [open_corpus(path, name=name) for path in corpora]
     return build_corpora(opened, building, fresh=fresh)
 
@@ -126,7 +126,7 @@ def build(
 def list_(index: IndexOption = None) -> Result:
     """List the corpora of the index, and say what searches it."""
     folder = index_folder(index)
-    return account_of(folder, read_manifest(folder), [])
+    return describe_index(folder, read_manifest(folder), [])
 
 
 def search(
@@ -135,10 +135,10 @@ def search(
     index: IndexOption = None,
     online: bool = False,
 ) -> Result:
-    """Print the passages nearest to the phrases, with the rank and score that each side gives them.
+    """Print the passages nearest to the phrases, with the rank and score from each kind of search that finds them.
 
     Args:
-        phrases: What to look for; several are fused.
+        phrases: What to look for; the results of several phrases are fused.
         k: How many passages.
         online: Ask the services of [evidence] online as well, as curation does.
     """
@@ -167,7 +167,7 @@ def search(
 async def _search_online(
     database: Database, settings: Settings, query: Phrases, k: int
 ) -> list[Hit]:
-    """Return what curation would find, with the answers that it has stored."""
+    """Return what curation would find, with the services' answers that it has stored."""
     retriever = open_online(settings, database)
     if retriever is None:
         raise UsageError(
@@ -236,8 +236,8 @@ def models(
 def gaps() -> Result:
     """List diseases, drugs and procedures on which parked threads met no passage, most threads first.
 
-    With what was searched for and the nearest passage. Terms are those of the code books; a search phrase
-    without any is listed as it is.
+    Each has what was searched for and the nearest passage. Terms are those of the code books; a search phrase
+    without such a term is listed as it is.
     """
     rows = [gap.as_json() for gap in with_instance(find_gaps)]
     note = "no thread is parked for want of evidence"

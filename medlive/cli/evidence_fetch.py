@@ -131,6 +131,7 @@ def _tasks(
     recommended: bool,
     types: Selection | None,
 ) -> list[Task]:
+    """The named corpora, and the recommended ones if asked for. Raises UsageError for options that do not fit."""
     if recommended:
         names = names + [source.name for source in SOURCES if source.recommended]
     if not names:
@@ -170,7 +171,7 @@ async def _fetch(task: Task, contact: str | None, dry_run: bool) -> Fetch:
 
 
 def _new_corpora(fetches: list[Fetch], out: Path) -> list[Corpus]:
-    """What is complete and not in the index yet."""
+    """The fetched corpora that are complete, and are not in the index at `out` yet."""
     known: dict[str, str] = {}
     if (out / MANIFEST).exists():
         known = read_manifest(out).fetched_digests

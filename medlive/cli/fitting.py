@@ -1,4 +1,4 @@
-"""Tables that fit a terminal's width without a word being cut."""
+"""Fit a table into a terminal's width without cutting a word: `fit_table`."""
 
 import re
 from collections.abc import Sequence
@@ -14,22 +14,23 @@ _LINES = re.compile("\n")
 _WORDS = re.compile(
     r"(?<=\s)(?=\S)|(?<=[\u3001-\u30ff\u4e00-\u9fff\uff01-\uff60])(?=[\u3040-\u30ff\u4e00-\u9fff])"
 )
-"""Ends of words: spaces, and between the characters of scripts that have none."""
+"""Where a line may break: after spaces, and between the characters of scripts without spaces."""
 
 
 def fit_table(rows: Rows, width: int) -> Table:
-    """Fit a table into so many columns of characters.
+    """Fit a table into `width` characters.
 
-    Lines end at spaces, Chinese anywhere. Where that is not enough, each value has a line of its own beside its
+    Lines break at spaces, in Chinese anywhere. Where that is not enough, each value has a line of its own beside its
     column's name, and only what is longer than that line is cut.
     """
     columns = list(zip(*rows, strict=True))
-    room = width - 3 * (len(columns) - 1)
+    available = width - 3 * (len(columns) - 1)
     widths = [_longest(_LINES, column) for column in columns]
     least = [_longest(_WORDS, column) for column in columns]
-    if sum(least) > room:
+    if sum(least) > available:
         return _one_value_a_line(rows, width)
-    while sum(widths) > room:
+    # Narrow the column that has the most to spare, character by character.
+    while sum(widths) > available:
         slack = [have - need for have, need in zip(widths, least, strict=True)]
         widths[slack.index(max(slack))] -= 1
     table = Table(show_edge=False, pad_edge=False)
@@ -41,6 +42,7 @@ def fit_table(rows: Rows, width: int) -> Table:
 
 
 def _longest(ends: re.Pattern[str], cells: Sequence[Text]) -> int:
+    """The width of the widest part of cells, split at `ends`."""
     parts = [part for cell in cells for part in ends.split(cell.plain)]
     return max(cell_len(part.rstrip()) for part in parts)
 

@@ -50,7 +50,9 @@ SourcesArgument = Annotated[
     list[str] | None, Argument(help="The communities; default: all.")
 ]
 Wanted = Mapping[str, Site]
+"""The sites to harvest, by source."""
 SHOWN_PROBLEMS = 20
+"""Problems that are shown for each source or file."""
 COLUMNS = (
     "pages",
     "new",
@@ -110,6 +112,7 @@ def harvest(
 def _describe_harvests(
     wanted: Wanted, ended: list[HarvestResult | BaseException]
 ) -> Result:
+    """The result of a harvest of several sources, which fails where a source was given up or met an error."""
     notes: list[str] = []
     results, rows, given_up, broken = [], [], [], []
     for name, result in zip(wanted, ended, strict=True):
@@ -129,7 +132,7 @@ def _describe_harvests(
     hint = "`medlive source check` says what its threads lack"
     failure: BaseException | None = failed(given_up, hint)
     if broken:
-        # A fault of medlive itself, which has no status of its own, before what an operator can mend.
+        # A fault of medlive itself has no exit status and goes first, before what an operator can mend.
         failure = max(broken, key=lambda error: getattr(error, "exit_status", 100))
         notes += given_up
     table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
@@ -155,6 +158,7 @@ async def _harvest(
 
 
 def _notes(done: HarvestResult) -> Iterator[str]:
+    """A source's problems, and whether it was harvested already or stopped at --limit."""
     problems = []
     for problem in done.problems:
         problems.append(f"{problem.kind}: {problem.message} ({problem.url})")
@@ -177,7 +181,7 @@ def import_(
 
     Args:
         files: Thread files, one JSON object a line.
-        assume_posted_at: For threads without a date.
+        assume_posted_at: The date for threads that have none.
     """
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
     key = handle_key(read_settings())
@@ -250,6 +254,7 @@ def check(
 
 
 def _health_tables(sources: list[dict[str, Any]]) -> Iterator[Grid]:
+    """The last harvest of each source, and a table of its figures; `sources` are from `source_health`."""
     rows = []
     for source in sources:
         info = source["info"]
@@ -270,7 +275,7 @@ def lift(
     reason: str | None = None,
     by: ByOption = None,
 ) -> None:
-    """Take a quarantined community into harvests again; the next one goes on where the last one stood.
+    """Take a quarantined community into harvests again; the next harvest goes on where the last one ended.
 
     Args:
         source: The quarantined community.
@@ -286,6 +291,7 @@ def lift(
 
 
 def _check_page(source: str, url: str, file: Path | None) -> Result:
+    """What one page yields, field by field; the result fails if the page is not a thread."""
     body = read_bytes(file) if file else None
     try:
         page = wait_for(check_page(read_settings(), source, url, body))
@@ -302,10 +308,10 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
 
 
 def reparse(sources: SourcesArgument = None) -> Result:
-    """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
+    """Read every kept page again with today's parsers; a thread that comes out differently gets a new revision.
 
-    Nothing is fetched. Threads whose reading failed are tried again; one that could be read before and cannot now
-    is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
+    Nothing is fetched. Threads whose reading failed are tried again; a thread that could be read before and cannot
+    now is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
     harvested; the others are read all the same.
     """
     done = with_instance(

@@ -1,4 +1,4 @@
-"""`medlive llm`: the rules engine as an OpenAI-compatible endpoint."""
+"""`medlive llm serve`: serve the rules engine and the sample models as an OpenAI-compatible endpoint."""
 
 import asyncio
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command line: every command, the module it is written in, and how it is found when it is called."""
+"""The command line: `COMMANDS` lists every command with its module, and `build` imports only what is called."""
 
 import builtins
 import importlib
@@ -23,11 +23,12 @@ class Group(NamedTuple):
     commands: Mapping[str, Sequence[str]]  # Module below `medlive.cli` → its commands
     groups: Mapping[str, "Group"] = {}
     first: str | None = None
-    """The module whose function of the group's name runs before its commands, and without one."""
+    """The module whose function with the group's name runs before its commands, and alone where none is named."""
 
 
-# A single command: its line of help and its module. A module is imported when its command is run or its own help is
-# asked for, so that `medlive --help` answers at once and a missing extra troubles only the commands that need it.
+# A pair is a single command: its line of help and its module. A module is imported when its command is run or its own
+# help is asked for, so that `medlive --help` answers at once and a missing extra troubles only the commands that need
+# it.
 COMMANDS: Mapping[str, tuple[str, str] | Group] = {
     "demo": (
         "The whole loop once, on sample communities served from this machine.",
@@ -200,7 +201,7 @@ VALUED = ("--config", "--log-level", "--log-format")
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
-    """The command line for these arguments: the command that they name, and of the others the help line."""
+    """The command line for these arguments: the command that they name, and only the help lines of the others."""
     words: list[str] = []
     values = iter(arguments)
     for word in values:
@@ -231,7 +232,7 @@ def _build_group(
     group: Group,
     words: Sequence[str],
 ) -> typer.Typer:
-    """A group with the command that is named, so that what its others need is not imported; with all where none is."""
+    """A group with the command that `words` name, so that no other is imported; with all commands if none is named."""
     app = typer.Typer(
         help=group.help,
         no_args_is_help=not group.first,
@@ -255,7 +256,7 @@ def _build_group(
 
 
 def _load(module: str, name: str) -> Callable[..., None]:
-    """The function of a command's name, with an underscore where Python has the word itself."""
+    """A command from its module: the function of its name, which ends in "_" where Python itself has the word."""
     function = name.replace("-", "_")
     if keyword.iskeyword(name) or hasattr(builtins, name):
         function += "_"
@@ -292,7 +293,7 @@ def _root(
         verbose: The same as --log-level debug.
         quiet: The same as --log-level warning.
         log_level: The lowest level that is logged.
-        log_format: Of stderr.
+        log_format: The format of the log on stderr.
     """
     if config:
         os.environ["MEDLIVE_CONFIG"] = str(config)

@@ -1,4 +1,4 @@
-"""Options that several commands take, groups of them, and what a command asks on the terminal."""
+"""Options that several commands take, groups of options (`option_group`, `grouped`), and questions on the terminal."""
 
 import inspect
 import re
@@ -83,7 +83,7 @@ SnapshotOption = Annotated[
     Option(metavar="PATH", parser=_find_snapshot, help="The snapshot or cases."),
 ]
 
-Several = list[str] | None
+Several = list[str] | None  # A repeatable option
 T = TypeVar("T")
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 _UNDONE = "nothing was changed"
@@ -91,7 +91,7 @@ _UNDONE = "nothing was changed"
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def option_group(kind: type[T]) -> type[T]:
-    """A class whose fields are options, and which a command takes whole (`grouped`)."""
+    """Make a class a group of options, which are its fields; a command takes the group whole (`grouped`)."""
     return dataclass(frozen=True, kw_only=True)(kind)
 
 
@@ -122,7 +122,7 @@ def grouped(command: Callable[..., object]) -> Callable[..., None]:
 
 
 def _options_of(described: Any) -> Iterator[inspect.Parameter]:
-    """The parameters of a command, or the fields of a group; those of a group in the place of the group."""
+    """The parameters of a command, or the fields of a group; the fields of a group inside it take the group's place."""
     kinds = get_type_hints(described, include_extras=True)
     meanings: dict[str, str] = {}
     for base in reversed(getattr(described, "__mro__", [described])):
@@ -138,7 +138,7 @@ def _collect(
     described: Any,
     values: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What a command or a group takes, from the values of all options."""
+    """The arguments of a command or a group, from the values of all options; groups are made on the way."""
     kinds = get_type_hints(described)
     collected = {}
     for name in inspect.signature(described).parameters:
@@ -171,7 +171,7 @@ def _option(
 
 
 def _read_docstring(described: object) -> tuple[str, dict[str, str]]:
-    """What a command or a group of options is, and the meaning of each parameter or field."""
+    """The text of a docstring before its Args or Attributes, and the meaning of each parameter or field there."""
     text, _, section = re.sub(
         r"\n\n(?:Args|Attributes):\n", "\0", inspect.getdoc(described) or ""
     ).partition("\0")
@@ -182,7 +182,7 @@ def _read_docstring(described: object) -> tuple[str, dict[str, str]]:
 
 
 def split_name(thread: str) -> tuple[str, str]:
-    """The source and the id of a thread's name. Raises UsageError for another text."""
+    """The source and the id from a thread's name, SOURCE/ID. Raises UsageError for another text."""
     source, slash, thread_id = thread.partition("/")
     if not slash:
         raise UsageError(f"{thread}: give the source and the id, as in icliniq/a1b2")
@@ -190,7 +190,7 @@ def split_name(thread: str) -> tuple[str, str]:
 
 
 def confirm(question: str, *, refused: str = _UNDONE) -> None:
-    """Ask a question. Raises UsageError where nobody is there to answer, CheckFailed for a no."""
+    """Ask a question. Raises UsageError where nobody is there to answer, CheckFailed with `refused` for a no."""
     _check_terminal()
     if not typer.confirm(question, err=True):
         raise CheckFailed(f"not confirmed: {refused}")

@@ -54,12 +54,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_A_MINUTE = 60.0
+_A_MINUTE = 60.0  # Seconds
 COLLECT_AT = (20_000, 20, 20)
 """The collector's thresholds while a command does its work."""
 
 _MOST_FINDINGS = 5
 """Most findings of a step that its row shows; --json has more."""
+# What each state of a signature (`Report.trust`) proves
 TRUST = {
     "not signed": "Unsigned: its origin cannot be verified; whoever changed it could have updated every digest.",
     "integrity": "Signed with the key that it names itself, which proves integrity, not origin; give --public-key.",
@@ -88,7 +89,7 @@ def with_instance(
     *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
-    """What `work` returns for the configured database, which is migrated and open meanwhile, and the settings."""
+    """Run `work` with the configured database, which is open meanwhile, and the settings; return its result."""
 
     async def run() -> T:
         from medlive.instance.loading import read_settings
@@ -106,7 +107,7 @@ def with_database(
     *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
-    """The same without the settings."""
+    """Run `work` with the configured database; return its result."""
     return with_instance(lambda database, _: work(database, *arguments, **how))
 
 
@@ -115,7 +116,7 @@ def with_session(
     *arguments: P.args,
     **how: P.kwargs,
 ) -> T:
-    """The same for a session of it, whose transaction is committed at the end."""
+    """Run `work` with a session of the configured database, committed at the end; return its result."""
     return with_database(lambda database: database.ask(work, *arguments, **how))
 
 
@@ -128,7 +129,7 @@ def print_json(value: object) -> None:
 
 
 def _plain(value: object) -> object:
-    """What makes its own JSON in that form, a record as the mapping of its fields, all else as its text."""
+    """A value that JSON lacks, as JSON: in its own JSON form, a record as a mapping of its fields, else as text."""
     if callable(value):
         return value()
     # A pydantic model; `medlive --help` does not import the library.
@@ -148,12 +149,12 @@ def _plain(value: object) -> object:
 
 
 def echo(value: object) -> None:
-    """A line on stdout: no text in it moves the cursor or begins another line."""
+    """Print a line on stdout: no text in it moves the cursor or begins another line."""
     sys.stdout.write(printable(str(value)) + "\n")
 
 
 def echo_lines(text: str) -> None:
-    """Lines on stdout, as they are but for characters that a terminal obeys; the last line has its own end."""
+    """Print lines on stdout without characters that a terminal obeys; the text brings its own line ends."""
     sys.stdout.write(printable_lines(text))
 
 
@@ -173,7 +174,7 @@ Shown = Iterator[Grid | Text | str]
 class Result(NamedTuple):
     """What a command found out, and how people see it."""
 
-    # For machines: what JSON has, records, and functions that make it where that takes long
+    # For --json: JSON values, records, or a function that returns one where that takes long
     value: object
     shown: Iterable[Grid | Text | str] = ()  # As `Shown`
     notes: Iterable[str] = ()  # On stderr
@@ -201,7 +202,7 @@ def show_result(result: Result, as_json: bool = False) -> None:
 def table_of(
     rows: Iterable[object], names: Sequence[str], title: str | None = None
 ) -> Grid:
-    """Some values of a result's rows, mappings or records, as a table, each under its name."""
+    """The values `names` of each row, a mapping or a record, as a table with these columns."""
     cells = []
     for row in rows:
         if not isinstance(row, Mapping):
@@ -215,7 +216,7 @@ def list_result(
     shown: Sequence[str],
     *more: str,
 ) -> Result:
-    """Records as a list: people see these of their values, machines some more."""
+    """Records as a list: a table has the values `shown`, --json also the values `more`."""
     rows = [fields_of(record, (*shown, *more)) for record in records]
     return Result(rows, [table_of(rows, shown)])
 
@@ -224,7 +225,7 @@ def fields_of(
     record: Any,
     names: Iterable[str] = (),
 ) -> dict[str, object]:
-    """An object's attributes of these names; without names a record's fields."""
+    """The attributes `names` of an object; without names all fields of a dataclass."""
     names = names or [field.name for field in fields(record)]
     return {name: getattr(record, name) for name in names}
 
@@ -270,7 +271,7 @@ def _cell(cell: object) -> Text:
 
 
 def first_of(notes: Sequence[str], most: int) -> list[str]:
-    """At most so many notes, and how many more there are."""
+    """The first `most` notes, and a line that says how many more there are."""
     shown = list(notes[:most])
     if (more := len(notes) - len(shown)) > 0:
         shown.append(f"and {more} more")
@@ -281,7 +282,7 @@ def failed(
     problems: Sequence[str],
     hint: str | None = None,
 ) -> CheckFailed | None:
-    """The failure that names all problems; None where there is none."""
+    """The failure that names all problems; None without problems."""
     return CheckFailed("; ".join(problems), hint=hint) if problems else None
 
 
@@ -296,8 +297,8 @@ def print_table(
     *,
     title: str | None = None,
 ) -> None:
-    """A table for people on stdout; nothing without a row. A cell's text is never read as markup; a `Text` keeps its
-    style.
+    """Print a table for people on stdout; nothing without a row. A cell's text is never read as markup; a `Text` keeps
+    its style.
 
     No word is cut: a table that is too wide has a line for each value.
     """
@@ -318,7 +319,7 @@ def describe_report(report: "Report", names: Sequence[str]) -> Result:
 
     Args:
         report: The verification.
-        names: What machines get of it, besides its steps and their outcome.
+        names: Further attributes of the report that --json shows.
     """
     rows = []
     for step in report.steps:
@@ -334,9 +335,8 @@ def describe_report(report: "Report", names: Sequence[str]) -> Result:
     return Result(value, shown, notes)
 
 
-def new_file(path: Path) -> None:
-    """See that a result may be written to `path`, before the work that makes it. Raises UsageError for an existing
-    one."""
+def refuse_existing(path: Path) -> None:
+    """Raise UsageError if there is something at `path`, before the work that makes the file."""
     if os.path.lexists(path):
         raise UsageError(
             f"{path} is there already", hint="name another file, or remove it"
@@ -345,9 +345,9 @@ def new_file(path: Path) -> None:
 
 @contextmanager
 def progress(what: str, spent: object = "") -> Iterator[Tick]:
-    """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends.
+    """A progress line on stderr; without a terminal, as in a log, a line a minute and one when the work ends.
 
-    `spent`, such as a budget, is shown beside it with its value then.
+    `spent`, such as a budget, is shown beside it with its value at the time.
     """
     if stderr.is_terminal and logs.for_people():
         with Progress(

@@ -1,6 +1,6 @@
-"""`medlive site`: the public site as static pages; and what `medlive serve` shows of the evaluation.
+"""`medlive site build`: the public site as static pages; and the same for `medlive serve` (`served_evaluation`).
 
-Of that neither the service nor the web knows anything.
+The web gets its pages of the evaluation from here, since it does not import `medlive.evaluation`.
 """
 
 from pathlib import Path
@@ -48,7 +48,7 @@ def build(
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
         downloads: Where snapshots are published, for links to their files [base_url under [publish]].
         allow_not_publishable: Show what is not publishable, marked on every page.
-        withhold_checked: Leave out what open studies check blind.
+        withhold_checked: Leave out bundles with verdicts that people check blind in open studies.
     """
     from medlive.db.studies import blind_items
 
@@ -89,7 +89,7 @@ def build(
 def served_evaluation(
     settings: Settings, snapshots: Path, preview: bool = False
 ) -> "Evaluation":
-    """The public site and the graders' sheets; with `preview` snapshots that are not publishable are shown too."""
+    """The public site and the sheets of graders' verdicts for `serve`; with `preview` also unpublishable snapshots."""
     from medlive.evaluation.agreement.judges import read_sheet
     from medlive.web.site import Evaluation
 

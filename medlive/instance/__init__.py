@@ -1,1 +1,1 @@
-"""This instance: its settings as read, its folders, and what the settings name, opened."""
+"""This instance: read its settings (`loading`), find its folders (`paths`), open what the settings name (`opening`)."""

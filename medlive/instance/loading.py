@@ -35,7 +35,7 @@ DATABASE_PARTS = (
     "MEDLIVE_DATABASE_PASSWORD_FILE",
     "MEDLIVE_DATABASE_SSLMODE",
 )
-"""Variables that together stand for MEDLIVE_DATABASE_URL; their values are not escaped."""
+"""Variables that may be set instead of MEDLIVE_DATABASE_URL; their values are not escaped."""
 _VARIABLES = (
     *DATABASE_PARTS,
     "MEDLIVE_HOME",
@@ -50,7 +50,7 @@ _VARIABLES = (
     "MEDLIVE_LOG_FORMAT",
     "MEDLIVE_EXTRAS",
 )
-"""The variables that stand for no setting of a section."""
+"""The variables whose names are not made from a section and a setting."""
 _PREFIX = "MEDLIVE_"
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -58,16 +58,16 @@ Section = TypeVar("Section", bound=BaseModel)
 def load_settings(
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Settings, Mapping[str, str]]:
-    """Load the effective settings; from now on the authorities that they name are believed.
+    """Load the effective settings; from now on the authority and the plugins that they name are used.
 
-    With them the origins: dotted key → a file's name or an environment variable's, of each that is not a default.
-    Raises ConfigError with the file or variable, the key and the fault.
+    Also returns the origins: dotted key → the name of a file or environment variable, for each value that is not a
+    default. Raises ConfigError with the file or variable, the key and the fault.
     """
     env = os.environ if environment is None else environment
     folder = config_folder(env)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    # What is shipped in place of a missing file comes before what the folder's own files say.
+    # Shipped files, read in place of missing ones, come first: the folder's own files override them.
     tables = sorted(read_tables(folder), key=lambda read: read[0].parent == folder)
     for path, table in tables:
         if "home" in table:
@@ -107,7 +107,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def _kind_of(path: Sequence[str]) -> Any:
-    """The type of a setting or section; None for an unknown one, and where anything may stand."""
+    """The type of a setting or section; None for an unknown one, and where any value is allowed."""
     kind: Any = Settings
     for part in path:
         if fields := getattr(kind, "model_fields", None):
@@ -123,7 +123,7 @@ def _kind_of(path: Sequence[str]) -> Any:
 def validate_section(
     model: type[Section], name: str, values: Mapping[str, Any]
 ) -> Section:
-    """A section's settings as the model of the room that uses them. Raises ConfigError."""
+    """Check a section's values with `model`, which belongs to the package that uses them. Raises ConfigError."""
     try:
         return model.model_validate(values)
     except ValidationError as exc:
@@ -136,7 +136,7 @@ def dotted(
 ) -> Iterator[tuple[str, object]]:
     """Yield the values of nested tables, each under its dotted name; an empty table is a value.
 
-    Tables of a list have their place in it, from 1, as a name.
+    A table in a list has its place, from 1, as its name.
     """
     tables = value
     if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -167,14 +167,15 @@ def describe(
 
 
 def mask_url(url: str) -> str:
-    """A database URL without its password; nothing of what is not a URL."""
+    """A database URL without its password; a text that is not a URL is hidden whole."""
     return hide_secrets(url) if "://" in url else HIDDEN
 
 
 def _anchor(value: object, folder: Path, *path: str) -> Any:
-    """Put relative paths of a file below the file's folder, wherever the command is started.
+    """Put the relative paths in a file's settings below the file's folder, wherever the command is started.
 
-    Paths are the settings of that type, and texts of `[evidence]` that begin with `./`, `../` or `~/`: an encoder's.
+    Paths are settings of type Path, and texts in `[evidence]` that begin with `./`, `../` or `~/`, as of an encoder.
+    `path` names the setting.
     """
     if isinstance(value, dict):
         return {
@@ -199,6 +200,7 @@ def _merge(
     origins: dict[str, str],
     above: str = "",
 ) -> None:
+    """Merge a table into `into`, and note each value's origin by its dotted key; `above` is the key's beginning."""
     for key, value in table.items():
         below = into.setdefault(key, {}) if isinstance(value, dict) else None
         if isinstance(below, dict):
@@ -209,7 +211,7 @@ def _merge(
 
 
 def _database_by_parts(env: Mapping[str, str]) -> str | None:
-    """The URL that DATABASE_PARTS make, escaped; None without a host."""
+    """The database URL from the variables DATABASE_PARTS, escaped; None without a host."""
     host, port, name, user, password, file, mode = map(env.get, DATABASE_PARTS)
     if not host:
         return None
@@ -239,7 +241,7 @@ def _database_by_parts(env: Mapping[str, str]) -> str | None:
 
 
 def _check_names(env: Mapping[str, str]) -> None:
-    """Refuse a variable that is spelt nearly like one of medlive's; a key's may have any other name."""
+    """Refuse a variable that is spelt nearly like one of `_VARIABLES`; one that holds a key may have any other name."""
     for variable in env:
         if not variable.startswith(_PREFIX) or "__" in variable:
             continue
@@ -253,6 +255,7 @@ def _check_names(env: Mapping[str, str]) -> None:
 def _merge_environment(
     values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
 ) -> None:
+    """Merge into `values` what the environment sets: home, plugins, the database, and MEDLIVE_SECTION__SETTING."""
     values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
     if env.get("MEDLIVE_HOME"):
         origins["home"] = "MEDLIVE_HOME"
@@ -278,7 +281,7 @@ def _merge_environment(
             table.pop(leaf, None)
             above = ".".join([*path, ""])
             origins[above + leaf] = variable
-            # In TOML or a text as it is; of a text's setting it stays a text, as a password of digits.
+            # The value is TOML or plain text. For a text setting it stays text, as a password of digits.
             value: Any = text
             with suppress(tomllib.TOMLDecodeError):
                 value = tomllib.loads(f"value = {text}")["value"]

@@ -46,7 +46,7 @@ def open_endpoint(
 
 
 def read_key(variable: str | None) -> str:
-    """The key in a variable, which must be set (ConfigError); None reads OPENAI_API_KEY, which may be unset."""
+    """The key in `variable`, or in OPENAI_API_KEY for None, which alone may be unset. Raises ConfigError."""
     key = os.environ.get(variable or KEY_VARIABLE, "")
     if variable and not key:
         raise ConfigError(f"environment variable {variable} is not set")
@@ -127,6 +127,7 @@ def choose_candidate(
 def _merged(
     own: Mapping[str, Any], overrides: Mapping[str, Any] | None
 ) -> dict[str, Any]:
+    """Parameters with their overrides; None removes a parameter."""
     merged = {**own, **(overrides or {})}
     return {name: value for name, value in merged.items() if value is not None}
 
@@ -154,7 +155,7 @@ def grader_engine(
 
     `timeout_s` bounds one attempt; None for the role's, or 120. `parameters` are sent with each call,
     beside those of the role; one that is None is not sent. With `allow_unpinned`, or where the role says so, replies
-    of other models count. Raises UsageError if only one of the two is given, or one is empty.
+    of other models count. Raises UsageError if only one of `model` and `base_url` is given, or one is empty.
     """
     if "" in (model, base_url):
         raise UsageError("--grader or --base-url is empty")
@@ -179,7 +180,7 @@ def grader_engine(
 
 
 def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetriever":
-    """Open the evidence index, or the one at `at`; its files are verified before the first search ends.
+    """Open the evidence index at `at`, or the instance's own; its files are verified before the first search ends.
 
     Raises IndexMissing with a hint how to build one.
     """

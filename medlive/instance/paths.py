@@ -1,4 +1,4 @@
-"""The folders under MEDLIVE_HOME."""
+"""The folders and files of an instance, most of them under MEDLIVE_HOME, and the address of its site."""
 
 import os
 from contextlib import suppress

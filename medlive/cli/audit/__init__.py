@@ -1,1 +1,1 @@
-"""What admins ask and do: threads, cases, costs, prompts, reviews, and the log of what was done."""
+"""What admins look up and decide: threads, cases, costs, prompts, reviews, and the audit log."""

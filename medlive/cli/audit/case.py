@@ -1,4 +1,4 @@
-"""`medlive case list`, and how threads and cases are listed: which rows, of which time, in which form."""
+"""`medlive case list`; and the filters, pages and CSV that `case list` and `thread list` share (`list_rows`)."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -30,13 +30,13 @@ _COLUMNS = (
 
 @option_group
 class Listed:
-    """Where what is listed stands, of which time, with which words, in which form.
+    """The options of `case list` and `thread list`: filters, the page, and CSV instead of a table.
 
     Attributes:
         stage: filters, screener, validator, controller, rubric or case; repeatable.
         outcome: pending, rejected, parked, failed, held or kept; repeatable.
         reason: Why it was rejected, held or failed; repeatable.
-        status: The case's: ready, held, rejected or withdrawn; repeatable.
+        status: The case's status: ready, held, rejected or withdrawn; repeatable.
         source: The community; repeatable.
         language: en or zh; repeatable.
         specialty: The case's specialty; repeatable.
@@ -46,7 +46,7 @@ class Listed:
         until: Decided before this day.
         text: Words that the thread or its case has.
         limit: Rows on a page.
-        after: The page behind this key.
+        after: Show the page after this key, which the page before prints.
         csv: Print every row that the filter finds as CSV.
     """
 
@@ -72,13 +72,13 @@ def list_rows(
     which: Listed,
     names: Sequence[str],
 ) -> Result | None:
-    """What a filter finds, in the form that is asked for; CSV is printed as it comes.
+    """Return a page of the rows that the filter finds; with --csv print all rows instead, and return None.
 
-    `names`: the columns that people see.
+    `names`: the columns of the page's table; --json and --csv have all columns.
     """
     facets = {}
     for field in fields(which):
-        # What may be given several times is what a listing is filtered by.
+        # The repeatable options, and they alone, are the listing's facets.
         if isinstance(values := getattr(which, field.name), list):
             facets[field.name] = tuple(values)
     where = Filter(facets, which.since, which.until, which.text)
@@ -109,7 +109,7 @@ def list_(which: Listed, overruled: bool = False) -> Result | None:
     """List cases, the latest decision first.
 
     Args:
-        overruled: Only those whose confirmed veto people overruled, with their reasons; no other filter.
+        overruled: Only cases with a confirmed veto that people overruled, with the reasons; takes no other filter.
     """
     if overruled:
         if which != Listed():

@@ -1,4 +1,4 @@
-"""`medlive cost`, `audit` and `prompt`: what is on record of engines and of people."""
+"""`medlive cost`, `audit` and `prompt`: show spending, the audit log and stored prompts."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +40,7 @@ _SPENT = (
 def cost(
     week: WeekOption = None,
 ) -> Result:
-    """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price.
+    """Show replies, tokens and money by stage, task, engine and source; money is unknown where a reply has no price.
 
     Args:
         week: Replies stored in this ISO week: 2026.W47, this or last; without it all.
@@ -75,7 +75,7 @@ def log(
 
     Args:
         limit: Show the latest N entries.
-        before: Those before this number.
+        before: Only entries before this number.
     """
     entries = with_session(list_entries, before=before, limit=limit)
     return list_result(entries, _LOGGED, "details", "digest")
@@ -87,20 +87,20 @@ def verify(
         Path | None, Option(exists=True, file_okay=False, metavar="FOLDER")
     ] = None,
 ) -> Result:
-    """Check the chain of digests; exit status 1 names each entry that was changed, removed or inserted.
+    """Check the audit log's chain of digests; exit status 1 names each entry that was changed, removed or inserted.
 
-    Each snapshot's manifest states how many entries the log had and the last one's digest: entries that were cut
-    off at the end are missed by it. Compare with copies that the database's owner cannot write, a mirror's by
-    --snapshots. Entries newer than the latest snapshot are covered by --head alone.
+    Each snapshot's manifest states how many entries the log had and the last one's digest, which shows when entries
+    were cut off at the end. Use snapshots that the database's owner cannot change: give a mirror's with --snapshots.
+    Only --head covers entries newer than the latest snapshot.
 
     Args:
         head: A digest that an earlier check printed: the log must hold it.
         snapshots: Folder of snapshots, e.g. a mirror's; default: this instance's own.
     """
-    log, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
-    value = fields_of(log, ("entries", "head", "faults")) | {"anchors": anchors}
-    summary = f"{log.entries} entries, head {log.head}; compared with {anchors} statements of snapshots"
-    return Result(value, [summary], failure=failed(log.faults))
+    checked, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
+    value = fields_of(checked, ("entries", "head", "faults")) | {"anchors": anchors}
+    summary = f"{checked.entries} entries, head {checked.head}; compared with {anchors} statements of snapshots"
+    return Result(value, [summary], failure=failed(checked.faults))
 
 
 _OF_EVALUATION = (
@@ -108,15 +108,16 @@ _OF_EVALUATION = (
     "medlive.evaluation.grading",
     "medlive.evaluation.protocols",
 )
+"""Packages with prompts of the evaluation, which the service does not know."""
 
 
 def show(
     name: Annotated[str, Argument(metavar="TASK|DIGEST")],
 ) -> Result:
-    """Show a task's prompt; or by its digest a stored prompt, or a request as it was sent, with its reply.
+    """Show a task's prompt; or, by its digest, a stored prompt, or a request as it was sent, with its reply.
 
     Args:
-        name: E.g. screener.extract, or the digest of a request.
+        name: A task such as screener.extract, or the digest of a prompt or request.
     """
     prompt = with_session(show_prompt, name, _OF_EVALUATION)
     lines = [f"{prompt['task']} {prompt['digest']}"]

@@ -57,7 +57,7 @@ _DISPUTE = (
     "resolution",
 )
 RevisionOption = Annotated[
-    int | None, Option(help="The revision that you saw; refused if it changed.")
+    int | None, Option(help="The revision that you saw; refuse if there is a newer.")
 ]
 ReasonOption = Annotated[str, Option(help="Why; it stays in the database.")]
 
@@ -122,7 +122,7 @@ def edit(
 
     The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, asked
     (the parts of the query), and criteria: the whole rubric. A criterion that is left out is retired, one without an
-    id is new. Its revision says what was edited: where somebody edited the case since, nothing is saved, exit status 1.
+    id is new. `revision` is the one that was edited: if the case has a newer one, nothing is saved, exit status 1.
 
     Args:
         file: JSON with what changes, and the revision. Without it the case is printed as such a file.
@@ -147,14 +147,16 @@ def overrule(
     thread: ThreadArgument,
     reason: Annotated[
         str,
-        Option(help="Why; of a confirmed contradiction it is published with the case."),
+        Option(
+            help="Why; about a confirmed contradiction it is published with the case."
+        ),
     ],
     by: ByOption = None,
 ) -> None:
-    """Let a rejected or parked thread go on from there, once `medlive curate` or a worker comes to it.
+    """Let a rejected or parked thread go on from that step, once `medlive curate` or a worker comes to it.
 
-    A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are
-    published with the case.
+    Overruling a contradiction that the second check confirmed takes two people ([curation] veto_people); their reasons
+    are published with the case.
     """
     row, agreed = with_database(
         review.overrule_rejection,
@@ -213,7 +215,7 @@ def drop_element(
 
 
 def prove(case_id: CaseArgument) -> None:
-    """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
+    """Queue a new proof of a case's rubric, as after an edit; the next `medlive curate` or a worker does it."""
     revision, already = with_instance(queue_proof, case_id)
     state = "waits already" if already else "is queued"
     echo(
@@ -229,7 +231,7 @@ def dispute(
     criterion: str | None = None,
     by: ByOption = None,
 ) -> Result:
-    """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved.
+    """Dispute a case, or one of its criteria: the case stays out of new snapshots until the dispute is resolved.
 
     Args:
         reason: What is wrong; it stays in the database.
@@ -248,7 +250,7 @@ def resolve(
     resolution: str,
     by: ByOption = None,
 ) -> Result:
-    """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`.
+    """Close a dispute. This withdraws nothing: `medlive snapshot withdraw` does.
 
     Args:
         number: The dispute's number.

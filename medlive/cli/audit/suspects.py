@@ -1,4 +1,4 @@
-"""`medlive review suspects`: criteria that better models miss more often, brought before people."""
+"""`medlive review suspects`: list criteria that better models miss more often, and open disputes about them."""
 
 from contextlib import suppress
 from typing import Any
@@ -21,14 +21,14 @@ def suspects(
     dispute: bool = False,
     by: ByOption = None,
 ) -> Result:
-    """List criteria that better models miss more often than worse ones: a wrong key, or a trap. A person reads them.
+    """List criteria that better models miss more often than worse ones: each may be wrong, or a trap; a person decides.
 
-    It wants graded runs of five models or more. About 1 in 100 sound criteria is listed too.
-    `medlive eval report` has each answer beside its verdict.
+    Needs graded runs of at least five models. About 1 in 100 sound criteria is listed too.
+    `medlive eval report` shows each answer beside its verdict.
 
     Args:
-        dispute: Open a dispute about each that never had one: it waits at the review desk, and its case is kept
-            out of the next freeze until somebody resolves it.
+        dispute: Open a dispute about each criterion that never had one: it waits at the review desk, and keeps the
+            case out of the next freeze until somebody resolves it.
     """
     scored = api.score(graded.load(), allow=graded.allow or ())
     rows: list[dict[str, Any]] = []
@@ -53,11 +53,11 @@ def suspects(
         return Result(rows, shown, notes)
     check_person_name(by)
     disputes = with_session(list_disputes, closed=True)
-    before = {f"{row.case_id}-{row.criterion_id}" for row in disputes}
+    disputed = {f"{row.case_id}-{row.criterion_id}" for row in disputes}
     opened = 0
     for suspected in rows:
         criterion_id = suspected["criterion_id"]
-        if criterion_id in before:
+        if criterion_id in disputed:
             continue
         case_id = suspected["case_id"]
         words = (

@@ -1,4 +1,4 @@
-"""`medlive thread`: where threads stand, and every decision about one."""
+"""`medlive thread`: list threads, show every decision about one, take one down, lift a takedown."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -49,7 +49,7 @@ _NOT_SHOWN = ("calls", "engine", "engines", "hits", "index", "pages", "verdicts"
 
 
 def list_(which: Listed) -> Result | None:
-    """List threads by where they are, the latest decision first, with what their claims were contradicted by."""
+    """List threads with stage and outcome, the latest decision first, and the passages that contradict their claims."""
     return list_rows(THREADS, which, _COLUMNS)
 
 
@@ -65,7 +65,7 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
 
 
 def describe_thread(name: str, record: Row) -> Shown:
-    """What people see of what `inspect_thread` returns; a part without anything is left out."""
+    """What people see of a record that `inspect_thread` returned: tables and lines, without empty parts."""
     thread, case = record["thread"], record["case"]
     yield messages_table(thread["messages"], f"{name}: {thread['title']}")
     if case and (unproved := unproved_words(case["unproved_since"])):
@@ -91,7 +91,7 @@ def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
 
 
 def _describe(title: str, part: object) -> Shown:
-    """Records as a table, of checks those that failed, and below it the records inside them."""
+    """Records as a table, of checks only the failed ones, and below it a table for each kind of record inside them."""
     rows = all_rows = _records(part)
     if not isinstance(part, dict):
         rows = [row for row in all_rows if not row.get("passed")]
@@ -100,7 +100,7 @@ def _describe(title: str, part: object) -> Shown:
     if not rows:
         return
     inside = _inside(rows)
-    # Records inside several need not have the same parts.
+    # The rows need not have the same fields.
     names = [name for name in dict.fromkeys(chain(*rows)) if name not in inside]
     cells = [[row.get(name) for name in names] for row in rows]
     yield Grid([name.replace("_", " ") for name in names], cells, title)
@@ -110,7 +110,7 @@ def _describe(title: str, part: object) -> Shown:
 
 
 def _inside(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The records inside records by name; of several each begins with the first value of the one it is in."""
+    """The records inside `rows`, by field name; with several rows each begins with the first field of its row."""
     inside: dict[str, list[Row]] = {}
     for row in rows:
         outer = dict([next(iter(row.items()))]) if len(rows) > 1 else {}
@@ -121,7 +121,7 @@ def _inside(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _records(value: object) -> list[Row]:
-    """A record, or the records of a list; nothing of other values."""
+    """The records in a value: itself if it is one, those of a list, else none; empty records are left out."""
     values = value if isinstance(value, list | tuple) else [value]
     return [part for part in values if part and isinstance(part, dict)]
 
@@ -171,12 +171,13 @@ def takedown(
 
 
 def _erased(done: TakedownResult) -> str:
+    """How many rows of each table are erased."""
     counts = [f"{table} {count}" for table, count in sorted(done.counts.items())]
     return ", ".join(counts) or "nothing of it is here"
 
 
 def _frozen(done: TakedownResult, verb: str) -> list[str]:
-    """Cases that frozen snapshots keep: they are withdrawn."""
+    """A line for each case that a frozen snapshot keeps; `verb`, "is" or "would be", says whether it is withdrawn."""
     texts = []
     for version, case_id in done.frozen:
         texts.append(
@@ -191,9 +192,9 @@ def lift_takedown(
     reason: str,
     by: ByOption = None,
 ) -> None:
-    """Let a later harvest or import bring a thread back that was taken down.
+    """Let a later harvest or import bring back a thread that was taken down.
 
-    Its text, pages and decisions are erased and stay so; a case that frozen snapshots hold stays withdrawn until
+    Its text, pages and decisions stay erased; a case that frozen snapshots hold stays withdrawn until
     `medlive snapshot reinstate`.
 
     Args:

@@ -1,4 +1,4 @@
-"""`medlive eval meta` and `judges compare`: graders beside people, and judges of the same answers."""
+"""`medlive eval meta`: compare a grader with people; `eval judges compare`: compare judges of the same answers."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -45,7 +45,7 @@ def meta(
 ) -> Result:
     """Compare a run's grading with people, with a direct judge and with itself.
 
-    What --json prints, kept in a file, is for `medlive eval report --meta`.
+    Save what --json prints in a file for `medlive eval report --meta`.
     """
     grading = meta_run(
         run_dir,
@@ -84,6 +84,7 @@ def _criteria_tables(
     reliability: Reliability,
     titled: Callable[[str], str],
 ) -> Iterator[Grid]:
+    """Agreement on criteria by pair of raters, and its summary; `titled` adds to a title what was overridden."""
     pairs = [*reliability.people, *reliability.grader]
     if reliability.majority is not None:
         pairs.append(reliability.majority)
@@ -113,8 +114,8 @@ def compare(
 ) -> Result:
     """Compare judges on criteria, and the order of models under each.
 
-    A run that several judges graded, or several runs with the same answers. With two models and more also whether
-    they are in the same order under every two judges.
+    Takes a run that several judges graded, or several runs with the same answers. With at least two models, shows
+    also whether the models are in the same order under each two judges.
     """
     comparison = compare_judges(runs, judge or (), draws=draws)
     rows = []

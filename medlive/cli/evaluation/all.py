@@ -1,4 +1,4 @@
-"""`medlive eval all`: from cases to a report in one command, which goes on where it was killed."""
+"""`medlive eval all`: ask, grade, score and report in one command, which goes on where it was killed."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -74,8 +74,8 @@ def all_(
     Args:
         grader: The grader: the configured one's model id, or another.
         grader_url: The grader's endpoint [the model's].
-        grader_key_env: Its key's variable [the model's].
-        grader_price: Its dollars a million tokens [models.toml].
+        grader_key_env: The variable that holds the key of that endpoint [the model's].
+        grader_price: The grader's dollars a million tokens [models.toml].
         out: The folder for the run and the report; an existing one is continued.
         yes: Begin without asking.
     """
@@ -145,7 +145,7 @@ def all_(
 
 
 def _begun_with(cases: str, out: Path) -> str:
-    """The cases of a run: one that began with the latest snapshot stays with that. Raises UsageError."""
+    """The cases to ask about: for "latest" those that a run in `out` began with, if any. Raises UsageError."""
     if (out / "run.json").exists():
         raise UsageError(
             f"{out} is a run folder",
@@ -162,10 +162,10 @@ def _work_through(
     *,
     ask_first: bool,
 ) -> None:
-    """Do one stage after the other; what is missing after one does not end the next, a spent budget does.
+    """Do the stages in order. Missing answers or verdicts do not prevent the next stage; a spent budget does.
 
-    A stage that takes no calls is named as done: its state is shown, and nothing is asked.
-    Raises the first CheckFailed at the end, all else at once.
+    A stage with 0 calls to make is named as done: its state is shown, and nothing is asked.
+    Raises the first CheckFailed at the end, any other error at once.
     """
     if ask_first and any(calls for _, _, calls in stages):
         confirm("Begin?", refused="nothing was sent")

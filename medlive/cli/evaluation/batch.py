@@ -10,7 +10,7 @@ from medlive.cli.output import (
     Result,
     failed,
     first_of,
-    new_file,
+    refuse_existing,
     table_of,
     wait_for,
 )
@@ -29,8 +29,9 @@ from .options import (
     reason_notes,
 )
 
-_NOTES = 20
+_MOST_NOTES = 20
 _COUNTS = ("met", "not_met", "ungraded", "stale", "unread", "missing", "open")
+"""The columns of `batch read`; `BatchRead.counts` explains them."""
 
 
 def write(
@@ -45,15 +46,15 @@ def write(
 ) -> Result:
     """Write the calls that grading would make now as a batch file; nothing is sent.
 
-    After `batch read` these are what it left open.
+    After `batch read` these are the calls that it left open.
 
     Args:
         out: The JSON Lines file to write.
         grader: The grader's model id.
         base_url: The grader's endpoint.
-        api_key_env: The variable [OPENAI_API_KEY].
+        api_key_env: The variable that holds the endpoint's key [OPENAI_API_KEY].
     """
-    new_file(out)
+    refuse_existing(out)
     by = Grading(
         calls=Calls(api_key_env=api_key_env, parameters=parameters),
         grader=grader,
@@ -87,8 +88,8 @@ def read(
     results: Annotated[list[Path], Argument(exists=True)],
     allow_unpinned: UnpinnedOption = False,
 ) -> Result:
-    """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked about has
-    no verdict, and for lines that are no results of this run.
+    """Take a batch's results into the run, checked as live replies are. Exit status 1 while criteria that the batch
+    asked about have no verdict, and for lines that are no results of this run.
 
     Args:
         results: Result and error files.
@@ -97,7 +98,7 @@ def read(
     done = read_batch(run_dir, results, allow_unpinned=allow_unpinned, prices=prices)
     counts = {name: done.counts[name] for name in _COUNTS}
     reasons = dict(done.reasons.most_common())
-    notes = [*first_of(done.notes, _NOTES), *reason_notes("ungraded", reasons)]
+    notes = [*first_of(done.notes, _MOST_NOTES), *reason_notes("ungraded", reasons)]
     faults = {
         "open": "criteria that were asked for are ungraded",
         "missing": "calls have no result",

@@ -65,7 +65,7 @@ def bundle(
 
     Args:
         out: The archive, a .zip.
-        signing_key: The key [MEDLIVE_SIGNING_KEY…].
+        signing_key: The key to sign with [MEDLIVE_SIGNING_KEY…].
     """
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
@@ -119,8 +119,8 @@ def verify_bundle(
     failed, but it is unsigned or steps were skipped. With --public-key a bundle that none of the keys signed fails.
 
     Args:
-        path: A bundle.
-        to_run: Write it there as a run, once verified.
+        path: The bundle, a .zip.
+        to_run: Write the verified bundle into this folder as a run.
     """
     report = verify.verify_bundle(
         path,
@@ -161,7 +161,7 @@ def leaderboard(
     unsigned.
 
     Args:
-        bundles: Bundles.
+        bundles: The bundles to rank.
     """
     cases = None if snapshot is None else load_cases(snapshot)
     reports = []
@@ -218,6 +218,7 @@ def leaderboard(
 
 
 def _describe(rankings: Sequence[Ranking], unranked: Unranked) -> Shown:
+    """Each ranking with its conditions and scores, then the bundles that are not ranked."""
     for ranking in rankings:
         run = ranking.table.models[0].run
         info, cases = run.info, run.info.cases

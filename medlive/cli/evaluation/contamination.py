@@ -1,4 +1,4 @@
-"""`medlive eval contamination`: what a model may have seen in training, beside what it cannot have seen."""
+"""`medlive eval contamination`: scores on cases that a model may have seen in training, and on those it cannot have."""
 
 from collections.abc import Sequence
 
@@ -19,14 +19,14 @@ from medlive.report.tables import (
 from medlive.text.html import interval, percent
 
 from .options import Scoring
-from .tables import rests_on, scored
+from .tables import cases_and_graders, scored
 
 
 def contamination(
     *,
     how: Scoring,
 ) -> Result:
-    """Compare each model on what it may have seen in training with what it cannot have seen.
+    """Compare each model's scores on cases that it may have seen in training and on cases that it cannot have seen.
 
     The cutoffs are in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
     docs/contamination.md defines every figure.
@@ -41,7 +41,9 @@ def contamination(
     )
     for model in study.models:
         notes += [f"{model.label}: {note}" for note in model.notes]
-    on = marked(rests_on(model.run for model in table.models), table.overridden)
+    on = marked(
+        cases_and_graders(model.run for model in table.models), table.overridden
+    )
     return Result(value, _describe(study, arms, on), notes)
 
 
@@ -50,7 +52,10 @@ def _describe(
     arms: Sequence[BookArm],
     on: str,
 ) -> Shown:
-    """The drops, what stands beside them, and the open book; `on`: cases and graders."""
+    """The drops past each cutoff, how they differ in the threads' own words, and the open book against the closed.
+
+    `on` names the cases and graders.
+    """
     metric = f"{study.scores.metric} metric"
     clipped = ", cases and means not clipped"
     if study.scores.metric.clips_cases:

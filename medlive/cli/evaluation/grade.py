@@ -1,4 +1,4 @@
-"""`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
+"""`medlive eval grade`: verdicts on criteria, and answers read for harm; `judge-direct`: one score for each answer."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -49,12 +49,12 @@ def grade(
     harm: HarmOption = True,
     harm_only: bool = False,
 ) -> Result:
-    """Grade the answers of runs and read them for harm; without --grader by the role of config/models.toml, the second
-    judge of harm by the role checker. Exit status 1 while criteria are ungraded or answers are not read, 3 where no
-    call was answered.
+    """Grade the answers of runs and read them for harm. Without --grader, the role grader in config/models.toml grades;
+    a second judge of harm is the role checker, if set. Exit status 1 while criteria are ungraded or answers are not
+    read, 3 where no call was answered.
 
     Args:
-        repeats: Verdicts of each criterion, to see how stable.
+        repeats: Verdicts on each criterion, to see how stable they are.
         harm_only: Read answers for harm, and grade nothing.
     """
     if harm_only and not harm:
@@ -88,7 +88,7 @@ def grade_answers(
     rounds: int = 1,
     harm: bool = True,
 ) -> Result:
-    """Grade and read for harm, or plan it, and return the state of both; `rounds`: verdicts of each criterion."""
+    """Grade a run and read it for harm, or with --dry-run plan both; `rounds`: verdicts on each criterion."""
 
     def plan(engine: Engine, **how: Any) -> Result:
         _judge(by, mode, engine)
@@ -133,14 +133,14 @@ def grade_answers(
 
 
 def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
-    """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""
+    """The judge, which is also named on stderr. Raises UsageError if no grader is named or configured."""
     if by.grader is None and engine.identity.engine == "rules":
         raise UsageError(
             "no grader is configured, and the rules engine makes no clinical judgement",
             hint="give --grader and --base-url, or name a grader in models.toml",
         )
     judge = Judge(engine.identity, mode)
-    say(_who(judge))
+    say(_describe_judge(judge))
     return judge
 
 
@@ -154,7 +154,7 @@ def plan_stages(
     harm: bool = True,
     **how: Any,
 ) -> dict[str, Plan]:
-    """What grading and reading for harm take, by stage; `ahead`: cases of a run that has yet to be made."""
+    """What grading and reading for harm would take, by stage; `ahead`: the cases of a run that does not exist yet."""
     plans = {}
     who = engine.identity
     if rounds:
@@ -190,7 +190,8 @@ def _describe_harm(done: HarmResult) -> Result:
     return Result({"harm": value}, [table], notes, failure)
 
 
-def _who(judge: Judge) -> str:
+def _describe_judge(judge: Judge) -> str:
+    """The judge's model, mode and digest in words."""
     return f"the grader is {judge.identity.model} in {judge.mode} mode ({judge.digest[:19]})"
 
 
@@ -201,6 +202,7 @@ _MORE = ("unanswered", "reasons", "stopped", "notes")
 def _describe_grades(
     done: GradeResult, repeated: CallsMade | None, judge: Judge, budget: Budget
 ) -> Result:
+    """The state of grading and of repeated verdicts, which fails where some are missing, and the score so far."""
     value = fields_of(done, (*_COUNTS, *_MORE)) | {
         "grader": fields_of(judge.identity, ("engine", "model"))
         | {"mode": judge.mode, "judge": judge.digest},
@@ -234,7 +236,7 @@ def _describe_grades(
                 f"between {partial.least:.1%} and {partial.most:.1%}"
             )
         notes.append(so_far)
-    table = table_of([row], (*_COUNTS, "unanswered"), _who(judge))
+    table = table_of([row], (*_COUNTS, "unanswered"), _describe_judge(judge))
     return Result(value, [table], notes, failure)
 
 

@@ -52,8 +52,8 @@ from medlive.llm.registry import Price
 P = TypeVar("P")
 T = TypeVar("T")
 Work = tuple[str, tuple[Source, Path]]
+"""What the progress line counts, such as "answers"; and the questions, with the log of their replies."""
 Works = Iterable[Work]
-"""One after the other: what is counted while questions are asked, and these with their log."""
 
 
 def check_runs(paths: list[Path]) -> list[Path]:
@@ -68,7 +68,7 @@ def check_runs(paths: list[Path]) -> list[Path]:
 
 
 def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
-    """The runs with the verdicts of one grader; what must be known of a folder goes to stderr."""
+    """The runs with the verdicts of one grader; notes on a folder go to stderr."""
     graded = []
     for path in paths:
         run = load_graded(path, judge=judge)
@@ -126,12 +126,13 @@ MetricOption = Annotated[
     ),
 ]
 ModeOption = Annotated[
-    Mode, Option(help="rubric: a call per case; criterion: a call each.")
+    Mode,
+    Option(help="rubric: a call for each case; criterion: a call for each criterion."),
 ]
 HarmOption = Annotated[bool, Option(help="Read each answer for harmful statements.")]
 AllowOption = Annotated[
     list[Allow] | None,
-    Option(help="Show what would mislead; repeatable."),
+    Option(help="Show figures although they mislead for this reason; repeatable."),
 ]
 JudgeOption = Annotated[
     str | None,
@@ -158,7 +159,7 @@ class GradedRuns:
         return load_runs(self.runs, self.judge)
 
     def load_checked(self) -> tuple[list[GradedRun], list[Objection]]:
-        """The same, and what is overridden to show their figures. Raises CheckFailed."""
+        """The runs, and the objections to their figures that --allow overrides. Raises CheckFailed for any other."""
         graded = self.load()
         return graded, check_figures(graded, self.allow or ())
 
@@ -186,13 +187,13 @@ class Scoring(GradedRuns):
 
 @option_group
 class Calls:
-    """How a model is called, and how often.
+    """How a model is called, and what may be spent.
 
     Attributes:
         concurrency: Calls at once.
         timeout: Limit of an attempt [120].
-        api_key_env: The variable [OPENAI_API_KEY].
-        max_usd: Stop when the folder has cost this, in all.
+        api_key_env: The variable that holds the endpoint's key [OPENAI_API_KEY].
+        max_usd: Stop when the folder has cost this many dollars, earlier commands included.
         price: The model's dollars a million tokens [as in models.toml].
         max_calls: Stop after this many calls.
         max_tokens: Stop after this many tokens, input and output.
@@ -210,7 +211,7 @@ class Calls:
     dry_run: bool = False
 
     def budget(self, logs: Iterable[Path]) -> Budget:
-        """The limits of what may be spent; in dollars, with what the calls of logs cost already."""
+        """The limits of what may be spent; with --max-usd, also what the calls in `logs` have cost already."""
         budget = Budget(self.max_calls, self.max_usd, self.max_tokens)
         if self.max_usd is not None:
             budget.usd_before, unpriced = spent_of(logs, self.price)
@@ -219,7 +220,7 @@ class Calls:
         return budget
 
     def budget_of(self, *run_dirs: Path) -> Budget:
-        """The same with what run folders have cost."""
+        """The same budget for what the calls of run folders have cost."""
         return self.budget(list(chain.from_iterable(map(run_logs, run_dirs))))
 
 
@@ -238,7 +239,7 @@ class Grading:
     allow_unpinned: UnpinnedOption = False
 
     def open(self) -> Engine:
-        """The model that judges, by its name or as configured."""
+        """Open the grader that the options name, else the configured one."""
         role, price = read_settings().roles.grader, self.calls.price
         prices = {}
         if price is not None:
@@ -265,7 +266,7 @@ class Grading:
     def _engine(
         self, role: RoleSettings, prices: Mapping[str, Price], **named: str | None
     ) -> Engine:
-        """A role's model, by its name and endpoint or as configured."""
+        """Open a role's engine; `named` may give another model, endpoint and key variable."""
         calls = self.calls
         return grader_engine(
             role,
@@ -284,14 +285,14 @@ def plan_or_ask(
     plan: Callable[..., P],
     ask: Callable[..., Awaitable[T]] | None = None,
 ) -> P | T:
-    """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls; None: always the plan.
+    """Return what `plan` returns with --dry-run or without `ask`, else what `ask` returns after the grader's calls.
 
-    Both are given the engine; `plan` the engine's `price`, `ask` `budget` and `concurrency`.
+    Both are given the engine; `plan` also its `price`, `ask` also `budget` and `concurrency`.
     """
 
     async def run() -> P | T:
         async with aclosing(by.open()) as engine:
-            # Nothing for the rules of this process; None: unknown, as of any endpoint's without a price.
+            # The rules engine has no price and costs nothing; None: an endpoint's price is unknown.
             price = getattr(engine, "price", Price(input=0.0, output=0.0))
             if by.calls.dry_run or ask is None:
                 return plan(engine, price=price)
@@ -307,12 +308,12 @@ def plan_or_ask_questions(
     budget: Budget,
     work: Callable[[EngineIdentity], Works],
 ) -> dict[str, Plan] | tuple[list[QuestionsAsked], EngineIdentity]:
-    """With --dry-run what each work would take, else the result of each, and who was asked.
+    """With --dry-run what each work would take, by name; else the result of each, and the judge that was asked.
 
     Args:
-        by: The judge.
+        by: The options that name the judge.
         budget: What may be spent.
-        work: The works for a judge.
+        work: Returns the works for a judge.
     """
 
     def plan(engine: Engine, **how: Any) -> dict[str, Plan]:
@@ -342,9 +343,9 @@ def find_incomplete(
     """Return the failure where something is left to do or a limit ended the work; None where all is done.
 
     Args:
-        left: How many are not done.
-        what: What they are.
-        work: What the work's parts came to.
+        left: How many items are not done.
+        what: What they are, such as "criteria ungraded".
+        work: The calls that were made, by part of the work.
     """
     silences = [part.silence for part in work if part.calls]
     if left and silences and all(silences) and (last := silences[-1]):
@@ -370,7 +371,7 @@ def find_incomplete(
 
 
 def reason_notes(what: str, reasons: Mapping[str, int]) -> list[str]:
-    """Why something is not done, a note each."""
+    """A note for each reason why items were not done, with their number; `what` begins it."""
     return [f"{what}: {n}: {reason}" for reason, n in reasons.items()]
 
 
@@ -387,7 +388,7 @@ def sum_plans(plans: Mapping[str, Plan]) -> Plan:
 
 
 def plans_result(plans: Mapping[str, Plan]) -> Result:
-    """What several stages would take."""
+    """What several stages would take as a table, and in all."""
     whole = sum_plans(plans)
     rows = []
     for stage, plan in {**plans, "all": whole}.items():

@@ -1,4 +1,4 @@
-"""`medlive eval power` and `plan`: how many cases a question needs, and whom to ask about a new week."""
+"""`medlive eval power` and `plan`: how many cases a question needs, and which models to ask again about a new week."""
 
 import math
 from collections.abc import Sequence
@@ -37,17 +37,17 @@ def power(
     judge: JudgeOption = None,
     allow: AllowOption = None,
 ) -> Result:
-    """Say how many cases tell two models apart by some points, and how many after a cutoff show a drop of as many.
+    """Say how many cases are needed to tell two models some points apart, and to show such a drop after a cutoff.
 
-    The spread is that seen in graded runs, clusters counted, or assumed.
+    The spread of scores is measured on graded runs (by cluster), or assumed.
 
     Args:
         runs: Graded runs that show the spread.
-        points: To tell apart, of 100; repeatable [2, 5, 10].
-        spread: Without runs: deviation of scores in points [30].
-        correlation: Without runs: of two models' scores.
-        power: The probability to find what is there.
-        alpha: The two-sided level.
+        points: Difference or drop to detect, in points of 100; repeatable [2, 5, 10].
+        spread: Without runs: standard deviation of scores by case, in points [30].
+        correlation: Without runs: correlation of two models' scores.
+        power: The probability to detect a true difference.
+        alpha: The two-sided significance level.
         models: Models compared: the level is for all their pairs by Holm.
         before: Cases up to the cutoff [as many as after it].
         per_week: Cases that a week of harvest gives.
@@ -55,7 +55,7 @@ def power(
     if runs and spread is not None:
         raise UsageError("--spread is for no runs")
     graded = load_runs(check_runs(runs), judge) if runs else []
-    # The spread of runs is found once.
+    # The first round measures the spread of the runs, the others reuse it.
     known: float | Spread = 30.0 if spread is None else spread
     overridden: Sequence[Objection] = ()
     rows: list[dict[str, float | None]] = []
@@ -116,15 +116,16 @@ def plan(
 ) -> Result:
     """Say which models to ask again, or how many old cases to keep, so that a new week is linked to those before.
 
-    The runs are graded ones of the weeks before. Without either, nobody can tell a harder week from worse models.
-    Costs are by what each run's calls cost.
+    Takes graded runs of the weeks before. Without re-asked models or kept cases nobody can tell a harder week from
+    worse models. Costs are estimated from what each run's calls cost.
 
     Args:
-        cases: Of the new week.
+        cases: Cases of the new week.
         error: Wanted standard error of the new week's difficulty, in points of 100.
         models: New models that will answer the week, for the number of old cases to keep.
     """
     scored = api.score(graded.load(), allow=graded.allow or ())
+    # Anchors: models to ask again, the most informative first
     anchors, kept = plan_link(scored, cases=cases, models=models, error=error / 100)
     rows = []
     enough = None
@@ -135,6 +136,7 @@ def plan(
         row = {
             "models": number,
             "model": anchor.name,
+            # The error if only this model is asked again; and with all rows before it
             "error alone": round(100 * anchor.error, 3),
             "error together": round(100 * anchor.together, 3),
             "answers": cases,

@@ -1,4 +1,4 @@
-"""`medlive eval protocol`: other papers' methods on runs, with the options, plans and budgets of grading."""
+"""`medlive eval protocol list|run|all|errors`: other papers' methods on runs, with grading's options and budgets."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 from typer import Option
 
 from medlive.api import UNASKED
-from medlive.cli.output import Grid, Result, Shown, fields_of, new_file
+from medlive.cli.output import Grid, Result, Shown, fields_of, refuse_existing
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked, read_findings
@@ -57,7 +57,7 @@ _WRITTEN = (
     "specialty",
     "tags",
 )
-"""Fields of a case with a planted error: narrative and query are its one turn."""
+"""Fields that `errors` writes of a case; narrative and query are its one turn."""
 
 OutFolderOption = Annotated[
     Path,
@@ -67,7 +67,7 @@ OutFolderOption = Annotated[
 
 def list_() -> Result:
     """List the protocols with their options."""
-    read_settings()  # They name the folder of plugins
+    read_settings()  # Also tells where plugins are
     value, rows = [], []
     for kind in known_protocols().values():
         row = fields_of(kind, ("name", "about", "figure", "asks"))
@@ -93,9 +93,9 @@ def run(
 ) -> Result:
     """Apply a protocol to the runs of one or more models.
 
-    Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again;
-    --dry-run counts what can be asked now, not what builds on replies to come. Exit status 1 while questions are
-    ungraded, 3 where no call was answered.
+    Without --grader the role grader in config/models.toml is asked. Questions with a recorded reply are not asked
+    again; --dry-run counts what can be asked now, not questions that build on replies to come. Exit status 1 while
+    questions are ungraded, 3 where no call was answered.
 
     Args:
         name: The protocol; `list` shows them.
@@ -111,7 +111,7 @@ def run(
         except ValueError as exc:
             raise UsageError(f"--set {key} is not a JSON list: {exc}") from exc
         options[key.replace("-", "_")] = read
-    read_settings()  # They name the folder of plugins
+    read_settings()  # Also tells where plugins are
     method = make_protocol(name, options)
     runs, overridden = graded.load_checked()
     budget = _budget(by, out)
@@ -123,7 +123,7 @@ def run(
 
 
 def _budget(by: Grading, out: Path) -> Budget:
-    """What may be spent, with what all protocols in a folder have cost already."""
+    """The budget, which counts what all protocols in the folder `out` have cost already."""
     return by.calls.budget([out / f"{name}.jsonl" for name in known_protocols()])
 
 
@@ -135,7 +135,7 @@ def _result(
     budget: Budget,
     asked: Sequence[QuestionsAsked],
 ) -> Result:
-    """The figures; the failure where questions are ungraded or a budget is spent."""
+    """The figures as a result, which fails where questions are ungraded or a budget is spent."""
     remarks = [objection.why for objection in overridden]
     remarks += notes
     for done in asked:
@@ -149,9 +149,9 @@ def _result(
 class _Applied(NamedTuple):
     """What protocols found, or with --dry-run what they would ask."""
 
-    plans: dict[str, Plan]
+    plans: dict[str, Plan]  # By task, with --dry-run alone
     tasks: list[TaskResults]
-    asked: list[QuestionsAsked]
+    asked: list[QuestionsAsked]  # Of the protocols that ask a judge
 
 
 def _apply(
@@ -160,6 +160,7 @@ def _apply(
     by: Grading,
     budget: Budget,
 ) -> _Applied:
+    """Apply protocols, or plan them; a task is its name, the protocol, and the runs it is applied to."""
     applied = _Applied({}, [], [])
     for task, method, material in tasks:
         done, replies = None, UNASKED
@@ -189,10 +190,10 @@ def all_(
 ) -> Result:
     """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
 
-    Runs of the same cases belong together; ranks, and how alike tasks rank models, come last, and in portfolio.json
-    in --out, which `eval report --protocols` shows. Exit status 1 while questions are ungraded.
+    A task is a protocol on the runs of one set of cases. Ranks, and how alike the tasks rank models, come last and go
+    to portfolio.json in --out, which `eval report --protocols` shows. Exit status 1 while questions are ungraded.
     """
-    read_settings()  # They name the folder of plugins
+    read_settings()  # Also tells where plugins are
     runs, overridden = graded.load_checked()
     budget = _budget(by, out)
     applied = _apply(fitting(runs), out, by, budget)
@@ -222,13 +223,13 @@ def errors(
     out: Path,
     seed: Annotated[int, Option(min=0)] = 0,
 ) -> Result:
-    """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety.
+    """Plant one error in the advice of cases, for models to find: use `eval run` on them, then protocol active-safety.
 
     Args:
         out: The file of cases to write, for eval run --cases.
         seed: Chooses the errors.
     """
-    new_file(out)
+    refuse_existing(out)
     made, note = plant(load_set(cases, unverified=False).cases, seed=seed)
     if not made:
         raise UsageError(f"no error can be planted in the advice of {cases}")
@@ -245,7 +246,7 @@ def describe_tables(
     tables: Sequence[Table],
     overridden: Sequence[Objection] = (),
 ) -> Shown:
-    """Tables for people, and in each title what was overridden."""
+    """The tables of protocols for people; each title says what was overridden."""
     for table in tables:
         rows = [list(map(format_cell, row)) for row in table.rows]
         yield Grid(table.columns, rows, marked(table.title, overridden))

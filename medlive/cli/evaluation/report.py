@@ -1,4 +1,4 @@
-"""`medlive eval report`: pages of runs to read offline."""
+"""`medlive eval report`: write the scores of runs and their answers as pages to read offline."""
 
 from pathlib import Path
 
@@ -25,8 +25,8 @@ def report(
 
     Args:
         out: The folder to write.
-        meta: What medlive eval meta --json printed.
-        protocols: What protocol all wrote.
+        meta: A file with what medlive eval meta --json printed; repeatable.
+        protocols: The folder or portfolio.json that medlive eval protocol all wrote.
     """
     table = scored(how)
     judges = {m.run.grader.judge for m in table.models if m.run.grader}

@@ -31,7 +31,7 @@ from .options import (
     plans_result,
     reason_notes,
 )
-from .tables import rests_on
+from .tables import cases_and_graders
 
 
 def audit(
@@ -40,14 +40,14 @@ def audit(
     *,
     by: Grading,
 ) -> Result:
-    """Find the root cause of each of the lowest-scoring answers; counts with an example, and which penalties
-    nobody committed.
+    """Find the root cause of each of the lowest-scoring answers; show counts with an example, and the penalties
+    that no model committed.
 
-    Without --grader the role of the grader in config/models.toml is asked. What is on record is not asked again.
+    Without --grader the role grader in config/models.toml is asked. Recorded causes are not asked for again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
 
     Args:
-        table: Show what is on record; ask nobody.
+        table: Show the recorded causes; ask nobody.
     """
     if table and (by.grader or by.base_url or by.calls.dry_run):
         raise UsageError(
@@ -120,7 +120,7 @@ def _describe(
         counts.append(row)
     counts.append(["audited", *(table.audited for table in tables)])
     counts.append(["unaudited", *(table.unaudited for table in tables)])
-    on = rests_on(table.run for table in tables)
+    on = cases_and_graders(table.run for table in tables)
     title = f"root causes of the lowest complete scores on {on}"
     models = [table.run.label for table in tables]
     columns = ["model", "root cause", "case", "score %", "quote of the answer", "why"]
@@ -131,6 +131,7 @@ def _describe(
 
 
 def _remarks(table: AuditTable) -> Iterator[str]:
+    """Notes on the audit of a run."""
     yield from table.notes
     if table.scored < table.asked:
         yield f"{table.scored} cases have a score, fewer than the {table.asked} that were wanted"

@@ -1,4 +1,4 @@
-"""`medlive eval run|import|export`: answers, from a model or from files."""
+"""`medlive eval run|import|export`: get answers from a model or from files, or write them to files."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from medlive.cli.output import (
     Result,
     fields_of,
     first_of,
-    new_file,
     progress,
+    refuse_existing,
     say,
     wait_for,
 )
@@ -79,6 +79,8 @@ class Asking:
         top_k: Snippets before a question.
         undated: Let in snippets without a date.
         raw: Ask in the threads' own words; needs their database.
+        part: Which of the cases are asked about.
+        calls: How the model is called, and what may be spent.
     """
 
     model: str
@@ -156,6 +158,7 @@ class Asking:
     ) -> Plan | RunResult:
         """Ask the model about the cases, or with `dry_run` plan it."""
         engine = open_endpoint(chosen)
+        # How run.json marks answers to the threads' own words
         arm = RAW if self.raw else None
         how: dict[str, Any] = {
             "use": model_use(self.model, chosen, engine, arm),
@@ -203,20 +206,20 @@ def run(
 
 
 def _notes_on(cases: CaseSet) -> list[str]:
-    """What to know about the cases; of a snapshot why it is not publishable."""
+    """The notes on the cases; for a snapshot why it is not publishable."""
     about = "not publishable: " if cases.publishable is False else ""
     return [f"{about}{note}" for note in cases.notes]
 
 
 def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result:
-    """The state of a run; its failure where answers are missing."""
+    """The state of a run as a result, which fails where answers are missing."""
     failure = find_incomplete(outcome.left, "cases without an answer", [outcome])
     notes = [*_notes_on(cases), *outcome.notes]
     return _describe_answers(outcome, notes, budget, failure)
 
 
 def load_set(cases: str, unverified: bool, format_: Format | None = None) -> CaseSet:
-    """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
+    """The cases at a path or of a version, verified unless `unverified`. Raises BadInput, CheckFailed."""
     place = snapshot_folder(read_settings(), cases)
     try:
         case_set = load_cases(place, verify=not unverified, format_=format_)
@@ -236,7 +239,7 @@ def _describe_answers(
     budget: Budget | None = None,
     failure: MedliveError | None = None,
 ) -> Result:
-    """How the answers stand."""
+    """A result that counts the answers of a run by their state."""
     states = {state.value: n for state, n in done.states.items()}
     value = fields_of(done, ("path", "cases", "missing", "stopped"))
     value |= {"notes": notes, "states": states, "asked": done.calls}
@@ -282,10 +285,10 @@ def import_(
         responses: The answers: the benchmark's own format, JSON, or JSON Lines.
         out: The run folder to make.
         model: The name of the model that answered [as Inspect's log says].
-        format_: The benchmark's, or a log of Inspect [as the file looks].
-        grades: The benchmark's verdicts, or people's.
-        template: What they were asked with, for eval run to go on.
-        grader: Who made the grades, for eval grade to go on.
+        format_: The benchmark's format, or inspect for a log of Inspect [as the file of cases looks].
+        grades: A file of the benchmark's verdicts, or people's.
+        template: The template that the answers were asked with, so that eval run can go on.
+        grader: The model that made the grades, so that eval grade can go on.
     """
     if format_ == "inspect":
         if any((model, grades, template, grader)):
@@ -301,12 +304,12 @@ def import_(
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
     case_set = select(load_set(cases, unverified, format_), part)
-    form = "livemedbench" if case_set.origin == "snapshot" else case_set.origin
+    benchmark = "livemedbench" if case_set.origin == "snapshot" else case_set.origin
     judge = people = None
     if grader:
         identity = grader_identity(read_settings().roles.grader, grader)
         judge = Judge(identity, mode)
-    if grades and form not in ("livemedbench", "healthbench"):
+    if grades and benchmark not in ("livemedbench", "healthbench"):
         people = read_humans(grades).verdicts
     imported = import_run(
         case_set,
@@ -319,7 +322,7 @@ def import_(
         parameters=parameters,
         judge=judge,
         place=snapshot_folder(read_settings(), cases),
-        format_=form,
+        format_=benchmark,
         people=people,
     )
     return _describe_imported(imported)
@@ -336,7 +339,7 @@ def export(
 
     Args:
         out: The folder to write; for inspect the log, .eval or .json.
-        format_: What is written.
+        format_: The format to write.
     """
     if format_ == "livemedbench":
         graded = load_run(run_dir, judge=judge)
@@ -348,7 +351,7 @@ def export(
             f"--out {out} is not the name of a log",
             hint="name a file that ends in .eval or .json",
         )
-    new_file(out)
+    refuse_existing(out)
     require("inspect_ai", "a log of Inspect", "inspect-ai")
     from medlive.integrations import inspect_task
 

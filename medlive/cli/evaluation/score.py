@@ -1,4 +1,4 @@
-"""`medlive eval score`: runs side by side."""
+"""`medlive eval score`: scores of runs side by side, as a table, TSV, JSON or CSV."""
 
 from functools import partial
 
@@ -26,7 +26,7 @@ def score(
         slice_: month, theme, specialty, language, source, first-release, difficulty, dialogue-register, axis,
             cutoff or errors-by-axis.
     """
-    # Its help needs neither numpy nor what is scored.
+    # Imported here: --help needs neither numpy nor the scoring.
     from medlive.evaluation.scoring.estimates import KINDS
     from medlive.report.tables import WRITERS, scores_json
 

@@ -1,4 +1,4 @@
-"""What scores look like in a terminal, and where they come from: shared by the commands that show scores."""
+"""Score runs (`scored`) and show scores in a terminal (`describe_scores`, `describe_slice`), for several commands."""
 
 from collections.abc import Iterable, Iterator
 
@@ -61,7 +61,7 @@ def find_unscored(table: ScoreTable) -> CheckFailed | None:
 
 
 def describe_scores(table: ScoreTable) -> Shown:
-    """The score table for people: first, where cutoffs are known, on what no model can have seen."""
+    """The score tables for people; the first, where cutoffs are known, is on cases that no model can have seen."""
     yield from _describe_fresh(table)
     rows, reasons = [], []
     for model in table.models:
@@ -126,6 +126,7 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
 
 
 def _score_cells(label: str, estimate: Estimate) -> list[object]:
+    """A label, the score in percent and its interval."""
     return [label, percent(estimate.value), _interval_of(estimate)]
 
 
@@ -159,6 +160,7 @@ def _describe_harm(table: ScoreTable) -> Grid:
 
 
 def _describe_fresh(table: ScoreTable) -> Shown:
+    """Scores on cases posted after the latest cutoff; nothing where the table has no such part."""
     fresh = table.fresh
     if fresh is None:
         return
@@ -180,7 +182,7 @@ def _describe_fresh(table: ScoreTable) -> Shown:
 
 
 def describe_slice(table: ScoreTable, kind: str) -> Shown:
-    """One kind of slice for people, or the error rates by axis, value by value; under 30 cases it is dim."""
+    """The scores by value of one kind of slice, or the error rates by axis; a row of under 30 cases is dim."""
     rows, reasons = [], []
     for value, label, estimate in _parts(table, kind):
         row = [value, *_score_cells(label, estimate), estimate.n]
@@ -209,23 +211,24 @@ def _parts(
     table: ScoreTable,
     kind: str,
 ) -> list[tuple[str, str, Estimate]]:
-    """What a kind of slice has of each model: value, label, figure."""
+    """The rows of a kind of slice: the slice's value, the model's label, the estimate."""
     parts: list[tuple[str, str, Estimate]] = []
     for model in table.models:
         if kind == ERRORS:
             parts += [(axis, model.label, rate) for axis, rate in model.axes.items()]
         for value, estimate in model.slices.get(kind, {}).items():
             parts.append((value, model.label, estimate))
-    # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
+    # "up to the cutoff" goes before "after" it, which is the reverse of the alphabet.
     return sorted(parts, key=lambda part: part[0], reverse=kind == CUTOFF)
 
 
 def _title(table: ScoreTable) -> str:
+    """A table's title: metric, cases, graders and bootstrap."""
     posted = f", posted {table.window}" if str(table.window) else ""
-    # Where no criterion was added, the two metrics are one: no finding.
+    # Without added criteria "complete" and "paper" are the same: not a result.
     same = table.advice_only and table.metric.clips_cases
     equal = " (every criterion rests on advice: complete = paper)" if same else ""
-    graders = rests_on(model.run for model in table.models)
+    graders = cases_and_graders(model.run for model in table.models)
     return marked(
         f"{table.metric} metric{equal} on {graders}; {table.basis} cases "
         f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}",
@@ -250,7 +253,7 @@ def _few_reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"{why}: {some(names)}"
 
 
-def rests_on(runs: Iterable[GradedRun]) -> str:
+def cases_and_graders(runs: Iterable[GradedRun]) -> str:
     """The cases and the graders of a table's figures, for its title."""
     cases, graders = set(), set()
     for run in runs:

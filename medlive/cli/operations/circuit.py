@@ -1,13 +1,13 @@
-"""`medlive circuit`: ask model endpoints again at once that are not asked for a while."""
+"""`medlive circuit`: end the pause of model endpoints that failed too often."""
 
 from medlive.cli.output import Result, with_session
 from medlive.db.curation.circuits import reset_circuits
 
 
 def reset() -> Result:
-    """Close the open circuits: the next call is made at once, by workers within a few seconds.
+    """Close the open circuits: their endpoints are asked again at the next call, by workers within a few seconds.
 
-    What is still wrong opens them again.
+    An endpoint that still fails opens its circuit again.
     """
     closed = with_session(reset_circuits)
     text = f"closed: {', '.join(closed) or 'none was open'}"

@@ -48,7 +48,7 @@ def url(
     Args:
         show_password: Print the password, for another program.
     """
-    # Other programs know no drivers.
+    # Other programs do not know SQLAlchemy's driver names.
     address = database_url(read_settings()).replace(
         "postgresql+psycopg:", "postgresql:"
     )
@@ -150,7 +150,7 @@ def restore(
     Args:
         folder: The backup.
         public_key: A key, or its file, that may have signed it; more than once for several.
-        unverified: Ask for no signature: whoever wrote the folder runs SQL of theirs.
+        unverified: Ask for no signature: whoever wrote the folder can run any SQL here.
         check: Only check it: nothing is restored.
         scratch: With --check: restore it into a scratch database too, compare, and drop that.
     """

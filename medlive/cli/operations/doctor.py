@@ -1,4 +1,4 @@
-"""`medlive doctor`: what a week needs, tried before the week."""
+"""`medlive doctor`: try everything that a week's work needs, before the week begins."""
 
 from medlive.cli.output import Result, progress, wait_for
 from medlive.errors import CheckFailed

@@ -83,8 +83,8 @@ def retry(
     --all also ends the waits after an endpoint gave no answer.
 
     Args:
-        all_: All that failed, and all that wait for their next attempt.
-        reason: Those that failed for a reason with these words.
+        all_: All jobs that failed, and all that wait for their next attempt.
+        reason: Jobs that failed for a reason with these words.
     """
     if [bool(jobs), all_, bool(reason)].count(True) != 1:
         raise UsageError(
@@ -104,7 +104,7 @@ def retry(
                 await hurry(session, Queue.CURATE)
         with queue_errors(database):
             for job in failures:
-                # One whose thread was queued again meanwhile stays as it is.
+                # A job whose thread was queued again meanwhile stays failed.
                 with suppress(UniqueViolation):
                     await _retry_now(queue.job_manager, job)
         text = f"queued again: {len(failures)} jobs, and {delayed} delayed ones at once"
@@ -114,7 +114,7 @@ def retry(
 
 
 def check() -> Result:
-    """Queue threads again that wait for nothing; exit status 1 when there were such threads."""
+    """Queue threads again that wait but have no job; exit status 1 when there were such threads."""
     lost = with_database(queue_lost)
     problem = f"{lost} threads waited without a job: queued again"
     return Result({"queued_again": lost}, failure=failed([problem] if lost else []))
@@ -138,7 +138,7 @@ async def _retry_now(manager: JobManager, job: int) -> None:
 def _each(
     jobs: list[int], state: str, act: Callable[[JobManager, int], Awaitable[None]]
 ) -> None:
-    """Act on each job. Raises BadInput for one that is not in that state."""
+    """Act on each job. Raises BadInput for a job that is not in `state`, words for the message."""
 
     async def run(queue: App, _: Database) -> None:
         for job in jobs:

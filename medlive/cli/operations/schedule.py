@@ -79,7 +79,8 @@ async def _until_stopped(
     *,
     once: bool = False,
 ) -> T:
-    """What `work` returns in the end; without `once` it goes on when a lost database is back."""
+    """Run `work` until it ends or is stopped, and return its result; unless `once`, begin it again after the database
+    was lost."""
     health = Liveness()
     with _stopped_by_signals() as stop:
         async with answer_probes(health_port, health):
@@ -92,10 +93,11 @@ def scheduler(
     dry_run: DryRunOption = False,
     health_port: HealthPort = None,
 ) -> Result:
-    """Harvest each source, queue and drain, and freeze, once a week at the times of config/schedule.toml.
+    """Each week harvest the sources, curate new threads and freeze a snapshot, at the times of config/schedule.toml.
 
-    What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
-    works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
+    Missed steps are caught up once; a failed step is tried again after an hour, and after longer if it fails again. Any
+    number of schedulers may be started: one is active, the others wait to take over. Queued threads are curated here
+    when no `medlive worker` runs.
 
     Args:
         once: Do what is due now, and exit.
@@ -132,12 +134,12 @@ def worker(
     grace: Annotated[float, Option(min=0)] = 60.0,
     health_port: HealthPort = None,
 ) -> Result:
-    """Do what is queued in the database, by this process or another, until stopped by SIGTERM or SIGINT.
+    """Do the jobs that are queued in the database, whoever queued them, until stopped by SIGTERM or SIGINT.
 
-    A job that has begun is finished first; what a worker that was killed had begun is taken over. A budget
-    in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep,
-    backup (as the database's owner). harvest, release, upkeep and backup need the
-    scheduler's MEDLIVE_HOME, filter and curate the evidence index and the engines' keys.
+    A job that has begun is finished first; jobs of a worker that was killed are taken over. A budget in
+    config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep, backup (as the
+    database's owner). harvest, release, upkeep and backup need the scheduler's MEDLIVE_HOME, filter and curate the
+    evidence index and the engines' keys.
 
     Args:
         queues: What to serve: queues, comma-separated, or all.
@@ -193,14 +195,14 @@ def serve(
     part: WebPart = "all",
     preview: bool = False,
 ) -> None:
-    """Serve the public site, the downloads of frozen snapshots and the rooms behind accounts, until stopped.
+    """Serve the public site, the downloads of frozen snapshots and the pages that need an account, until stopped.
 
-    --part metrics serves /metrics without an account: give it a port that stays inside.
+    --part metrics serves /metrics without an account: give it a port that the public cannot reach.
 
     Args:
         host: Address to listen on.
         port: Port; 0 picks a free one.
-        part: The public site and downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
+        part: The public site and downloads, the pages that need an account (private), both (all), or /metrics alone.
         preview: Show snapshots that are not publishable too, marked as such.
     """
     from medlive.web.app import serve_web
@@ -226,10 +228,10 @@ def serve(
 async def _open_app(
     stack: AsyncExitStack, settings: Settings, part: WebPart, preview: bool, host: str
 ) -> "FastAPI":
-    """The application of a part, whose database stays open as long as `stack`.
+    """The web application for `part`; its database stays open as long as `stack`.
 
     Args:
-        stack: What closes the database.
+        stack: Closes the database when it ends.
         settings: The settings.
         part: What is served.
         preview: Whether snapshots that are not publishable are shown.
@@ -264,7 +266,7 @@ async def _open_app(
 
 
 def steps_table(steps: Iterable[Mapping[str, Any]]) -> Grid:
-    """A row for each step."""
+    """The scheduler's steps as a table; `steps` are as `step_as_json` makes them."""
     rows = []
     for step in steps:
         last, status = step["last"] or {}, step["status"]

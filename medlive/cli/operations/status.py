@@ -14,14 +14,14 @@ from medlive.service.watch.status import acknowledge, read_problems, read_status
 from .schedule import steps_table
 
 Row = dict[str, Any]
-"""What the service says of a problem or of everything, by name."""
+"""Values by name, such as a problem or the whole status, as the service returns them."""
 
 
 def status(
     context: Context,
     check: bool = False,
 ) -> Result | None:
-    """Where the threads are, what failed, what the week cost, when each step last ran and is due next.
+    """Show where the threads are, what failed, what the week cost, when each step last ran and is due next.
 
     Exit status 1 when a check finds a problem that nobody has acknowledged; docs/operations.md lists the checks.
     With --check it is silent when all is well, so that cron writes to nobody.
@@ -58,7 +58,7 @@ def ack(
 
     Args:
         code: The problem's code, as `medlive status --check` prints it.
-        hours: How long; without it until the problem ends.
+        hours: For so many hours; without it until the problem ends.
         why: What you know about it.
     """
     lasts = None if hours is None else timedelta(hours=hours)

@@ -1,4 +1,4 @@
-"""`medlive week`: one week on one page, and its steps run again."""
+"""`medlive week`: show one week on one page, run a weekly step again, or let the scheduler do it (`clear`)."""
 
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ _SHIPPED = (
 )
 _COST = ("replies", "cost_usd", "unpriced", "estimated")
 Row = dict[str, Any]
-"""What the service says of a week, by name."""
+"""Values by name, as the service returns them."""
 
 
 def show(
@@ -84,7 +84,7 @@ def clear(
 
 
 def describe_week(value: Row) -> Shown:
-    """What people see of a week."""
+    """What people see of a week; `value` is what `read_week` returned."""
     names = ("name", "outcome", "started_at", "took", "in_short")
     yield table_of(value["harvests"], names, f"{value['week']}: what came (UTC)")
     steps = []
@@ -114,7 +114,7 @@ def describe_week(value: Row) -> Shown:
 
 
 def _proofs(proofs: Row) -> Shown:
-    """How the rubrics of the week measure, and what to know about it."""
+    """The proofs of the week's rubrics, and warnings about them."""
     names = ("passed", "failed", "ceiling", "floor", "separation")
     yield table_of([proofs], names, "Rubrics: proofs, and means of the proved")
     headroom = Headroom.model_validate(proofs["headroom"])

@@ -39,7 +39,7 @@ def penalties(
 
     Args:
         answers: A run on this snapshot that was read for harm; repeatable.
-        out: The folder of the log; goes on with what is there.
+        out: The folder of the log; an existing log is continued.
     """
     if out.resolve().is_relative_to(snapshot.resolve()):
         raise UsageError(f"{out} is inside the snapshot", hint="name another folder")

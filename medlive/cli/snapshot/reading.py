@@ -95,7 +95,7 @@ def keygen(out: Path | None = None) -> Result:
     """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten.
 
     Args:
-        out: Where to [keys, in medlive's home].
+        out: The folder for the keys [keys, in medlive's home].
     """
     folder = out or read_settings().home / "keys"
     secret_text, public_text = generate()
@@ -130,7 +130,7 @@ def fetch(
     Args:
         version: Such as 2026.W47.
         from_: The address or folder where snapshots are published.
-        out: Where medlive-VERSION goes.
+        out: The folder in which medlive-VERSION is made.
         public_key: Refuse what this minisign key has not signed.
     """
     done = wait_for(fetch_snapshot(from_, version, out, public_key))
@@ -178,6 +178,7 @@ def diff(
 
 
 def _describe_diff(difference: Mapping[str, Any]) -> Shown:
+    """The counts of changed cases, the cases, and the edits of each."""
     old, new, counts = difference["old"], difference["new"], difference["counts"]
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], counts.items())
@@ -190,8 +191,8 @@ def _describe_diff(difference: Mapping[str, Any]) -> Shown:
             for edit in case["criteria"]:
                 criterion = edit["new"] or edit["old"]
                 what = f"{criterion['criterion_id']}: {', '.join(edit['edits'])}"
-                sides = map(_criterion, (edit["old"], edit["new"]))
-                edits.append([case["case_id"], what, *sides])
+                both = map(_criterion, (edit["old"], edit["new"]))
+                edits.append([case["case_id"], what, *both])
         if left := count - len(difference[kind]):
             yield f"{left} more {kind}; --limit lists more"
     yield table_of(cases, _CHANGE, "changed cases")
@@ -199,6 +200,7 @@ def _describe_diff(difference: Mapping[str, Any]) -> Shown:
 
 
 def _criterion(criterion: Mapping[str, Any] | None) -> str | None:
+    """A criterion in words; None where there is none."""
     if criterion is None:
         return None
     return "{criterion} ({axis}, {points:+d})".format(**criterion)

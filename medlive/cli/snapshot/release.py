@@ -55,12 +55,12 @@ def freeze(
 
     An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
     where it is missing. Exit status 1 while threads that were queued for the week are not decided. A
-    week that has not come is refused; before the time of [schedule] freeze the terminal asks.
+    future week is refused; before the time of [schedule] freeze, the command asks first if started at a terminal.
 
     Args:
         week: The ISO week; default: the present one.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
-        key: Key [MEDLIVE_SIGNING_KEY…].
+        key: The signing key [MEDLIVE_SIGNING_KEY…].
         require_signature: Freeze nothing without a key.
     """
     from medlive.service.release.freeze import BY_PERSON
@@ -110,6 +110,7 @@ def _check_time(week: str | None, yes: bool) -> None:
 
 
 def _remarks(done: "FreezeResult") -> Iterator[str]:
+    """Notes on a freeze: what was held out, why it is partial or not publishable, what gates kept out."""
     if done.built_again:
         yield "its folder was missing and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
@@ -140,9 +141,9 @@ def publish(
     Args:
         snapshot: A version or path; default: the newest.
         to: Kind of place [folder].
-        at: A folder, s3://bucket/prefix or org/name.
+        at: The place: a folder, s3://bucket/prefix or org/name.
         endpoint_url: The store's or hub's address, if unusual.
-        base_url: Where readers find it [relative links].
+        base_url: The address where readers find it, for links [relative links].
         public_key: Refuse what this minisign key has not signed.
     """
     from medlive.service.release.publish import find_folder, publish_snapshot
@@ -255,6 +256,7 @@ def reinstate(
 
 
 def _describe_withdrawn(done: "WithdrawResult", *, dry_run: bool) -> Iterator[str]:
+    """What is withdrawn, or with `dry_run` would be, and which frozen snapshots hold it."""
     withdrawal = done.withdrawal
     what = withdrawal.case_id
     if withdrawal.criterion_id:

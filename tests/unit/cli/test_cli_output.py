@@ -10,7 +10,7 @@ import pytest
 from rich.text import Text
 
 from medlive.cli import output
-from medlive.cli.output import Result, new_file, show_result, table_of
+from medlive.cli.output import Result, refuse_existing, show_result, table_of
 from medlive.errors import CheckFailed, UsageError
 
 
@@ -33,14 +33,14 @@ def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(
 def test_a_result_is_written_over_nothing(
     tmp_path: Path,
 ) -> None:
-    new_file(tmp_path / "new" / "s.json")
+    refuse_existing(tmp_path / "new" / "s.json")
     there = tmp_path / "there.json"
     there.write_text("{}", "utf-8")
     with pytest.raises(UsageError):
-        new_file(there)
+        refuse_existing(there)
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError):
-        new_file(tmp_path / "link")
+        refuse_existing(tmp_path / "link")
 
 
 @pytest.mark.parametrize("columns", [80, 120])
