@@ -1,4 +1,4 @@
-"""Score runs in one table: every figure with its n, its 95 % interval and its bounds, and with warnings."""
+"""Score runs in one table (`score_runs`): every figure with its n, 95 % interval and bounds, and with warnings."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class Rates:
 
     cases: int
     criteria: int
-    """Of gradable answers."""
+    """The criteria of gradable answers."""
     ungraded: int
     partly_graded: int
     unanswered: int
@@ -127,28 +127,30 @@ class ScoreTable:
     models: tuple[ModelScore, ...]
     comparisons: tuple[Comparison, ...]
     common: int
+    """Cases that every model has a score for."""
     advice_only: bool
-    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
+    """Whether every criterion is based on the advice, so that the complete score is the paper's."""
     lengths: tuple[LengthControl, ...]
     warnings: tuple[str, ...]
     """Reasons not to publish or compare this table, to be printed with it."""
     errata: ErrataUse | None = None
     """How errata were handled, in the order of the given runs; None: errata were not looked up."""
     labels: tuple[str, ...] = ()
+    """The models' labels, in the order of the given runs."""
     basis: CaseBasis = "own"
     coverage: tuple[ScoredCases, ...] = ()
-    """Of each model, in that order, before a restriction to common cases."""
+    """Each model's cases, in the order of `labels`, before a restriction to common cases."""
     fresh: FreshRanking | None = None
     """The ranking on what was posted after every model's cutoff; None: no cutoff is known."""
     drops: Mapping[str, Drop] = field(default_factory=dict)
-    """Label → the drop past the model's cutoff where it survives Holm's correction, which p holds."""
+    """Label → the drop past the model's cutoff, where it survives Holm's correction; its p is the corrected one."""
     window: Window = ALWAYS
     overridden: tuple[Objection, ...] = ()
     """What would mislead and was allowed, to be printed with every figure."""
 
     @property
     def grid(self) -> ScoreGrid:
-        """Its cases and scores, and how cases are drawn."""
+        """The table's cases and scores, and how cases are drawn."""
         return ScoreGrid(
             self.scored,
             self.metric,
@@ -158,13 +160,12 @@ class ScoreTable:
 
     @property
     def scored(self) -> Scored:
-        """Every model's cases."""
+        """Label → the model's case scores."""
         return {model.label: model.cases for model in self.models}
 
     @property
     def companion_metrics(self) -> tuple[Metric, ...]:
-        """The complete and the paper metric, where not the headline; where both are one, the complete alone beside
-        safe."""
+        """Complete and paper, without the headline; where the two are equal, complete alone and only beside safe."""
         if self.advice_only:
             return (Metric.COMPLETE,) if self.metric is Metric.SAFE else ()
         return tuple(m for m in (Metric.COMPLETE, Metric.PAPER) if m is not self.metric)
@@ -172,7 +173,7 @@ class ScoreTable:
     def tsv(self) -> str:
         """The table as LiveMedBench prints it (`published.month_table`); for the published metric to the digit.
 
-        That is of the files that the runs were imported from, else of the runs as such files would hold them.
+        Its figures are of the files that the runs were imported from, or else of the runs as if exported to such files.
         """
         scored = self.scored
         figures: dict[str, list[tuple[str | None, float]]] = {}
@@ -308,8 +309,10 @@ def score_runs(
 
 
 def headline(runs: Sequence[GradedRun]) -> Metric:
-    """The metric that models are ranked by where nobody chose one: safe where every run was read for harm by judges
-    who pass their control, else complete."""
+    """The metric that ranks models by default: safe if every run was read for harm by judges that pass their control.
+
+    Else complete.
+    """
     for run in runs:
         if run.harm is None or control_figures(run.harm.controls).failed:
             return Metric.COMPLETE
@@ -320,6 +323,7 @@ def _only(
     shared: set[str],
     scored: Scored,
 ) -> dict[str, tuple[CaseScore, ...]]:
+    """The scores of the cases in `shared`, ids."""
     kept = {}
     for label, cases in scored.items():
         kept[label] = tuple(score for score in cases if score.case_id in shared)
@@ -327,7 +331,7 @@ def _only(
 
 
 def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
-    """The runs with labels of their own; those of one model have their folder's name as well."""
+    """The runs with unique labels: runs of one model are labelled with their folder's name as well."""
     names = Counter(run.label for run in runs)
     unique: dict[str, GradedRun] = {}
     for run in runs:
