@@ -1,4 +1,4 @@
-"""What would make a figure mislead: refused unless the user allows it by name, or printed with it as a warning."""
+"""Refuse figures that would mislead unless the user allows it by name (`check_figures`), and make their warnings."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
