@@ -26,7 +26,7 @@ FAILED_PREFIX = "ERROR:"
 
 
 def read_json(path: Path, *, given: bool = True) -> Any:
-    """Parse a JSON file that a user named, or that lies in a run's folder.
+    """Parse a JSON file that a user named (`given`), or that lies in a run's folder.
 
     Raises:
         BadInput: If it cannot be read, with the file and the position.
