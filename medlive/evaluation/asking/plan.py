@@ -29,6 +29,7 @@ _LOGS = (
     "harm.jsonl",
 )
 _SHARED = ("cache", "import")
+"""Origins of verdicts that were not paid for here."""
 
 
 def estimate_tokens(text: str) -> int:

@@ -56,6 +56,7 @@ _TAG = "(?:think|thinking|thought|reasoning)>"
 _THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
 )
+"""An answer that begins with a thinking block, or holds only the block's end tag."""
 AN_ANSWER = 800
 """Tokens that a plan assumes of an answer."""
 

@@ -69,6 +69,7 @@ _LONG = 12
 _PRIVATE = re.compile(r"://[^/@\s]+@|\A(?:/[\w.-]+/|~/|[A-Za-z]:\\)")
 """A login in an address, or a path."""
 _PATH = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
+"""The beginning of a model's name that is a path."""
 _NO_REPLY = {
     "endpoint: ": "endpoint: no reply came",
     "batch: ": "batch: no reply that counts",

@@ -97,6 +97,7 @@ class _CaseRow(BaseModel, strict=True):
 
     @model_validator(mode="after")
     def _asks(self) -> "_CaseRow":
+        """Check that the row asks something in one way, and number criteria without an id."""
         if self.turns and self.turns[-1].role != "user":
             raise ValueError("the last turn must be the user's")
         if bool(self.turns) is bool(self.narrative.strip() or self.query.strip()):
@@ -309,6 +310,7 @@ def healthbench_answers(
 
 
 def _healthbench_verdicts(items: object) -> Row:
+    """Graded rubric items as LiveMedBench's `evaluations`."""
     verdicts = {}
     for place, item in enumerate(items if isinstance(items, list) else (), start=1):
         if isinstance(item, dict) and "criteria_met" in item:
@@ -344,7 +346,7 @@ def kqa_rows(
 
 
 def kqa_cases(text: str, name: str) -> Rows:
-    """The cases: K-QA's questions, or of its table of labels one case for each answer, its `source` the model."""
+    """The cases: K-QA's questions, or of its table of labels one for each answer, who gave it being the `source`."""
     if _is_json(text):
         for place, row in json_rows(text, name):
             yield place, row if isinstance(row, str) else _kqa_question(row)

@@ -86,6 +86,7 @@ def _answer(
     entry: Mapping[str, Any],
     model: str,
 ) -> Answer:
+    """An entry of a responses file as an answer by `model`."""
     texts = [entry[name] for name in _ANSWER if entry.get(name)]
     text = str(texts[0]) if texts else ""
     finish = str(entry.get("finish_reason") or "unknown")

@@ -22,6 +22,7 @@ from .questions import Question, Source, read_findings
 
 DIRECT = "direct.jsonl"
 _SCORED = re.compile(r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE)
+"""A score that the words before a reply's JSON state."""
 
 
 class DirectReply(ReplyModel):

@@ -55,6 +55,7 @@ DIMENSIONS = (
     "readability",
     "safety",
 )
+"""What people rate from 0 to 5."""
 FORMAT = f"columns case_id, rater, model (of several), and usable or {', '.join(DIMENSIONS)} from 0 to 5"
 USABLE = 5
 """The total from which on people's ratings call a generated text usable."""
@@ -227,6 +228,7 @@ CATEGORIES = (
     "Medical Safety and Ethics",
     "Medical Text Generation",
 )
+"""The published categories of questions."""
 CORE = "core"
 SECONDARY = "secondary"
 """The axes of a rubric that is LLMEval-Med's own checklist."""

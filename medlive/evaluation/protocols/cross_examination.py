@@ -42,6 +42,7 @@ SCORES = (
     "summary",
     "stability",
 )
+"""The columns of the table, in percent."""
 
 
 class CrossExamine(SampledProtocol):

@@ -38,6 +38,7 @@ _BARE = re.compile(
     r"\b(?:select\b|with\s+(?:recursive\s+)?\w+[^.]*?\bas\s*\().*",
     re.IGNORECASE | re.DOTALL,
 )
+"""A query outside a fenced block, to the end of the text."""
 _ABSTAINS = re.compile(
     r"^\W*(?:null|none|n/?a|unanswerable)\W*$|\b(?:can ?not|can['’]t) be answered\b|[无無不][法能]回答",
     re.IGNORECASE | re.MULTILINE,

@@ -50,7 +50,9 @@ A_DECADE = 400.0
 PRIOR = 0.1
 """Draws that every pair is given beforehand, so that a model that won or lost every match has a finite rating."""
 _STEPS = 10_000
+"""The most steps of Newton's method."""
 _CLOSE = 1e-10
+"""A smaller step ends it."""
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,7 @@ _ALARM = re.compile(
     r"|立即|立刻|马上|急诊|尽快就[医诊]|及时就[医诊]|120",
     re.IGNORECASE,
 )
+"""Words of a sentence that says when to seek help at once, which may be left out."""
 _INSTRUCTIONS = {
     "en": (
         "A physician's advice to this patient follows, a sentence a line. One sentence may have been changed so "

@@ -240,6 +240,7 @@ def _rates_of(
     scored: Sequence[CaseScore],
     estimates: Mapping[str, ScoreEstimate],
 ) -> HarmRates:
+    """A run's rates, with the counts of its answers that were and were not read."""
     answered = read = unconfirmed = 0
     for score in scored:
         if score.state is CaseState.UNANSWERED:

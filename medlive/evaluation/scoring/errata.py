@@ -30,7 +30,7 @@ class ErrataMode(StrEnum):
 
 @dataclass(frozen=True)
 class RunErrata:
-    """The errata file of a run, and the run's cases and criteria that it withdraws."""
+    """The errata of a run, and the run's cases and criteria that they withdraw."""
 
     version: str
     """The snapshot's version, or the name of the file that the cases came from."""
@@ -140,6 +140,7 @@ def _errata_beside(
     run: RunFolder,
     home: Path | None,
 ) -> Path | None:
+    """The errata file beside the run's own snapshot, else in `home`; None if there is none."""
     folders = [home]
     if run.info.snapshots is not None:
         folders.insert(0, run.path / run.info.snapshots)

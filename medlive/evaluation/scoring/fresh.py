@@ -28,6 +28,7 @@ from .metrics import CaseScore, Metric, Scored
 
 PERMUTATIONS = 4999
 ALPHA = 0.05
+"""A drop counts below this corrected p."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Window:
 
 
 ALWAYS = Window()
+"""No limit."""
 
 
 @dataclass(frozen=True)

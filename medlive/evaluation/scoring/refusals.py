@@ -205,6 +205,7 @@ def run_warnings(
 
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
+    """What a reader of one run's figures must know."""
     cases = run.info.cases
     if cases.newer:
         yield f"{cases.name}: {cases.newer}"
@@ -224,6 +225,7 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
 
 
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
+    """What keeps these runs from being ranked together."""
     differing = {
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         "cases": {run.info.cases.rows for run in runs},

@@ -173,7 +173,7 @@ class ScoreTable:
     def tsv(self) -> str:
         """The table as LiveMedBench prints it (`published.month_table`); for the published metric to the digit.
 
-        Its figures are of the files that the runs were imported from, or else of the runs as if exported to such files.
+        The published metric's figures are of the files that a run was imported from, else of the run as if exported.
         """
         scored = self.scored
         figures: dict[str, list[tuple[str | None, float]]] = {}
@@ -349,6 +349,7 @@ def _scored_ids(scored: Sequence[CaseScore]) -> dict[str, None]:
 
 
 def _coverage(in_runs: Scored, scored: Scored) -> Iterator[ScoredCases]:
+    """What each model is scored on; `in_runs` has all cases of the run folders."""
     ids = {label: _scored_ids(own) for label, own in scored.items()}
     anyone = dict.fromkeys(chain.from_iterable(ids.values()))
     for label, own in ids.items():
@@ -361,6 +362,7 @@ def _coverage(in_runs: Scored, scored: Scored) -> Iterator[ScoredCases]:
 
 
 def _common_ids(scored: Scored) -> set[str]:
+    """The cases that every model has a score for. Raises UsageError if there are none."""
     ids = {label: set(_scored_ids(own)) for label, own in scored.items()}
     shared = set.intersection(*ids.values())
     if not shared:
@@ -372,6 +374,7 @@ def _common_ids(scored: Scored) -> set[str]:
 
 
 def _rates(cases: Sequence[CaseScore]) -> Rates:
+    """Count a model's cases and criteria by state."""
     states = Counter(case.state for case in cases)
     answers = Counter(case.answer for case in cases)
     return Rates(
