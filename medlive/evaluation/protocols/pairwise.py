@@ -52,7 +52,7 @@ PRIOR = 0.1
 _STEPS = 10_000
 """The most steps of Newton's method."""
 _CLOSE = 1e-10
-"""A smaller step ends it."""
+"""A step below this is the last."""
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,11 @@ class GradedRun:
     """The model's name, made unique among the runs scored together."""
     answers: Mapping[str, Answer]
     known_grades: Mapping[str, Mapping[str, Grade]] | None
-    """What `grades` returns; None: they are read from the folder on first access."""
+    """What `grades` returns, where it was read already (a bundle's); None: read from the folder on first access."""
     grader: Grader | None
     notes: tuple[str, ...]
     met: Mapping[str, Verdicts] | None = None
-    """Case id → criterion id → met, not met, or None for ungraded; None (a bundle's run): taken from `grades`."""
+    """Case id → criterion id → verdict, None for ungraded; `load_graded` sets it. None: taken from `grades`."""
     rivals: tuple[str, ...] = ()
     """Other judges with current verdicts, where nobody chose one."""
     harm: RunHarm | None = None
