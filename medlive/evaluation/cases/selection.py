@@ -12,7 +12,7 @@ from medlive.snapshot.slices import Slice
 from .livemedbench import posting_day
 
 IN_PYTHON: Mapping[str, Any] = {"filter": "in Python"}
-"""What stands for a selection where a part of a snapshot was chosen by `Snapshot`'s methods."""
+"""The `selection` of cases that are a part of a snapshot chosen by `Snapshot`'s methods."""
 
 
 @dataclass(frozen=True, kw_only=True)

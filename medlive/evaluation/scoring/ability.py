@@ -1,6 +1,6 @@
-"""Put models that answered different cases on one scale (`abilities`), with its weeks, and say whom to ask again.
+"""Put models that answered different cases on one scale (`abilities`), and link a new week with it (`plan_link`).
 
-Source: docs/scale.md. A case or criterion tells much where it separates able models from others.
+The scale says how easy each week was, and how well each case and criterion separates models (docs/scale.md).
 """
 
 from collections.abc import Iterator, Sequence

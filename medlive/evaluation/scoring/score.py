@@ -205,8 +205,7 @@ def score_runs(
 
     Args:
         runs: The graded runs; runs of one model are labelled with their folder's name as well.
-        metric: The headline's; `ModelScore.companions` holds what stands beside it. None: safe where every run was read
-            for harm, else complete.
+        metric: The headline's; `ModelScore.companions` holds the figures beside it. None: as `headline` chooses.
         draws: Bootstrap draws.
         seed: Seed of the draws.
         errata: What was withdrawn since each run (`use_errata`); applied errata are scored as if the snapshot had
