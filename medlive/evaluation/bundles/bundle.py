@@ -102,7 +102,7 @@ class BundleInfo(Frozen):
     withdrawn_cases: tuple[str, ...]
     """What the figures leave out, as errata say."""
     withdrawn_criteria: tuple[tuple[str, str], ...]
-    """The same of other cases, as (case id, criterion id)."""
+    """What the figures leave out of other cases, as (case id, criterion id)."""
     signing: SigningUse | None
 
 

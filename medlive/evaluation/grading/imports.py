@@ -66,16 +66,27 @@ def import_run(
 ) -> RunResult:
     """Make a run folder from cases, a file of responses to them, and a file of grades where given.
 
-    `people` are people's verdicts that were read from `grades` (`humans.read_humans`): each rater is a judge.
+    A grade counts where its criterion's text is one of the case's and its score is 0 or 1; the published grader also
+    writes 0 for a call that failed, which nothing in the file tells apart. Importing the same files again adds nothing.
 
-    `template` and `parameters` say what the model was asked with: `run_model` then asks for the answers that are
-    missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
-    knows, and they are kept beside those of any other grader. A grade counts where its criterion's text is one of the
-    case's and its score is 0 or 1; the published grader also writes 0 for a call that failed, which nothing in the
-    file tells apart. `place` is where the cases lie: LiveMedBench's file of them is kept with the grades, for the
-    published script's own figures. Raises BadInput for files that cannot be read, and
-    for responses to none of the cases that come without grades; UsageError for a template that is not there.
-    Importing the same files again adds nothing.
+    Args:
+        cases: The cases.
+        responses: The file of answers.
+        out: The run folder.
+        place: Where the cases lie; figures that the published script makes of LiveMedBench's file of them are kept.
+        model: Who answered.
+        created_at: When the run is made.
+        grades: The file of grades.
+        template: What the model was asked with; `run_model` then asks for the answers that are missing.
+        parameters: What else the model was asked with.
+        judge: Who graded: `grade_run` then grades what is left and keeps these verdicts. None: nobody knows, and they
+            are kept beside those of any other grader.
+        format_: The format of both files.
+        people: People's verdicts that were read from `grades` (`humans.read_humans`): each rater is a judge.
+
+    Raises:
+        BadInput: If a file cannot be read, or the responses are to none of the cases and come without grades.
+        UsageError: If there is no such template.
     """
     notes: list[str] = []
     rows = answer_rows(responses, format_, notes)

@@ -53,9 +53,9 @@ class Question:
     part: str
     """Which question of the case, for people: "round 2", "document 3"."""
     inputs: Mapping[str, Any]
-    """`language` among them."""
+    """The inputs of the task, `language` among them."""
     reply: type[ReplyModel]
-    """Names the prompt by its task: "protocol.checklist"."""
+    """The type of the reply; its task, as "protocol.checklist", names the prompt."""
     check: Callable[[Any], str | None] = lambda _: None
     """What is wrong with a reply that fits its schema, or None."""
     check_text: Callable[[str, Any], str | None] = lambda *_: None

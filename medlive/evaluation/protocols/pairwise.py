@@ -48,7 +48,7 @@ CENTRE = 1000.0
 A_DECADE = 400.0
 """Points of Elo that are odds of 10 to 1."""
 PRIOR = 0.1
-"""Draws that every pair is given beforehand, so that a model that won or lost every match has a finite rating."""
+"""Drawn matches added to every pair, so that a model that won or lost every match has a finite rating."""
 _STEPS = 10_000
 """The most steps of Newton's method."""
 _CLOSE = 1e-10

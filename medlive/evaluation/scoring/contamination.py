@@ -76,9 +76,9 @@ class ModelContamination:
     did_against: tuple[str, ...] = ()
     """The labels of these models."""
     placebos: tuple[float, ...] | None = None
-    """Drops at dates that are not the cutoff."""
+    """Drops at dates that are not the cutoff: drift, and no memory."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
-    """By "specialty", "source" and "difficulty": the drop with the cases after weighted to the mix of those before."""
+    """By "specialty", "source" and "difficulty": the drop if cases after the cutoff had the mix of those before."""
 
     @property
     def few(self) -> bool:
@@ -122,9 +122,9 @@ class _Run:
     info: RunInfo
     cutoff: Cutoff | None
     values: Floats
-    """By case; NaN where it has no score."""
+    """(cases): the run's scores, NaN where it has none."""
     sides: Sides
-    """By case, of this model's cutoff."""
+    """(cases): the side of this model's cutoff."""
     grid: ScoreGrid
     """The cases, and how they are drawn."""
 
@@ -354,7 +354,7 @@ class BookArm:
     known."""
     cutoff: Cutoff | None
     baseline: Estimate
-    """Closed book on all of its cases."""
+    """The closed book's score on all of its cases; the two below are on those of `pair`."""
     closed_score: Estimate
     open_score: Estimate
     p: float | None

@@ -94,7 +94,7 @@ def rows_by(values: Iterable[str | None]) -> dict[str, Places]:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreEstimate(Estimate):
-    """A mean with its 95 % interval, and its bounds whatever ungraded and unanswered cases had scored."""
+    """A mean with its 95 % interval, and its bounds over all scores that ungraded and unanswered cases could have."""
 
     least: float | None
     most: float | None
