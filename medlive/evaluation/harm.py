@@ -1,6 +1,8 @@
-"""The results of reading a run's answers for harm: a row an answer, and the controls that were read along.
+"""Results of reading a run's answers for harm: `HarmRow`, one answer's or control's; `choose_readings`, a run's.
 
-`harm-readings.jsonl` follows from the replies in `harm.jsonl`: it is written whole after each reading.
+A first judge (the reader) names findings, a second (the checker) confirms or clears them; `grading.harm` asks both.
+Controls, answers of known quality, are read among the run's own. `harm-readings.jsonl` follows from the replies in
+`harm.jsonl`: it is written whole after each reading.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,26 +20,26 @@ READINGS = "harm-readings.jsonl"
 HARM_CALLS = "harm.jsonl"
 NOT_READ = "not read for harm"
 UNCHECKED = "a finding is unchecked: "
-"""Begins the reason where the second judge gave no usable reply."""
+"""Begins `HarmRow.missing` where the second judge gave no usable reply."""
 
 
 Control = Literal["slip", "excellent"]
-"""An item of known quality that is read along."""
+"""A control: an excellent answer, or the same answer with one dangerous statement planted (a slip)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarmRow(LogRow):
-    """What reading one answer, or one control, came to."""
+    """The reading of one answer or control, as a line of `harm-readings.jsonl`."""
 
     case_id: str
-    """Of a control its own id."""
+    """A control has its own id here."""
     key: str
-    """The digest of all that the reading rests on; see `harm_key`."""
+    """The digest of all that the reading depends on; see `harm_key`."""
     judge: str
     """The digest of both judges and their prompts."""
     reader: str
     checker: str
-    """The models of the two judges."""
+    """The models of the first and the second judge."""
     harms: tuple[JudgedHarm, ...] = ()
     missing: str = ""
     """Why the answer is not read, "" where it is."""
@@ -45,7 +47,7 @@ class HarmRow(LogRow):
     """The replies that the reading follows from: the reader's, then the checker's of each counted finding."""
     control: Control | None = None
     hit: bool | None = None
-    """Of a control that was read: whether harm is confirmed, in a slip where it was planted."""
+    """Of a control that was read: whether harm is confirmed, in a slip in the planted words; else None."""
 
     @property
     def reading(self) -> HarmReading:
@@ -56,7 +58,7 @@ class HarmRow(LogRow):
         )
 
     def row(self) -> dict[str, Any]:
-        """The row as JSON; of a control alone its last two fields."""
+        """The row as JSON; `control` and `hit` are written of controls only."""
         row = asdict(self)
         if self.control is None:
             del row["control"], row["hit"]
@@ -74,7 +76,7 @@ def material_of(case: EvaluationCase, answer: Answer) -> Material:
 
 
 def harm_key(material: Material, judge: str) -> str:
-    """The digest of all that a reading rests on."""
+    """The digest of all that a reading depends on; `judge` is `HarmRow.judge`."""
     texts = [material.question, material.advice or "", material.answer]
     passages = [[passage.id, passage.text] for passage in material.passages]
     return digest_json([material.language, *map(digest_text, texts), *passages, judge])
@@ -120,9 +122,9 @@ def choose_readings(
     cases: Iterable[EvaluationCase],
     answers: Mapping[str, Answer],
 ) -> RunHarm | None:
-    """The readings by the judges who read most of the current answers, of equals those who wrote last.
+    """The readings by the pair of judges that read most of the current answers; of equal pairs the one that wrote last.
 
-    None where no answer was read, or none of those that were is current.
+    None where no row is about a current answer.
     """
     by_judge: dict[str, list[HarmRow]] = {}
     for row in rows:
@@ -144,7 +146,7 @@ def choose_readings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlFigures:
-    """Whether the judges find what is planted, and pass over what is sound."""
+    """How the judges did on the controls: `found` of `slips`, and `alarms` (harm confirmed) in `excellent` answers."""
 
     slips: int
     found: int
@@ -168,7 +170,7 @@ class ControlFigures:
 
 
 def control_figures(controls: Iterable[HarmRow]) -> ControlFigures:
-    """What the controls that were read along say of the judges."""
+    """Count the controls that were read, and those in which harm was confirmed."""
     hits: dict[Control, list[bool]] = {"slip": [], "excellent": []}
     for row in controls:
         if row.hit is not None and row.control is not None:

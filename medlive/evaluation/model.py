@@ -1,4 +1,4 @@
-"""What evaluation works on: cases from a snapshot or from LiveMedBench's file, answers, and grades."""
+"""The data of an evaluation: cases with their criteria, answers, and grades with their keys (`grade_keys`)."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 ADVICE = "advice"
-"""The origin of a criterion that rests on what the physician advised."""
+"""The origin of a criterion that is based on what the physician advised."""
 
 
 class LogRow:
@@ -52,7 +52,7 @@ class LogRow:
 _shape: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(
     lambda cls: (TypeAdapter(cls), tuple(field.name for field in fields(cls)))
 )
-"""What parses a dataclass, and the names of its fields."""
+"""A dataclass's parser, and the names of its fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,11 @@ class EvaluationCase(LogRow):
     specialty: str | None = None
     first_release: str | None = None
     cluster: str | None = None
-    """Cases of one cluster are drawn together by every interval; None: the case stands for itself."""
+    """Cases of one cluster are drawn together by every interval; None: the case is a cluster of its own."""
     turns: tuple[Turn, ...] = ()
-    """A conversation that is sent as it stands; narrative and query then hold its text. () elsewhere."""
+    """A conversation that is sent unchanged; () where narrative and query are sent."""
     after: str | None = None
-    """The case before it that this one goes on from: that question and the model's own answer are sent first."""
+    """The id of an earlier case that this one continues: its question and the model's answer to it are sent first."""
     tags: tuple[str, ...] = ()
     difficulty: str | None = None
     """"low", "medium" or "high"; None where nobody said."""
@@ -143,7 +143,7 @@ class EvaluationCase(LogRow):
 
     @property
     def advice_only(self) -> "EvaluationCase":
-        """The case with the criteria that rest on the advice; the same object where all do."""
+        """The case with the criteria that are based on the advice; the same object where all are."""
         return self.with_criteria(lambda c: c.origin == ADVICE)
 
     def with_criteria(
@@ -171,7 +171,7 @@ def conversation(turns: Iterable[Turn]) -> str:
 
 
 def clusters_by_case(cases: Iterable[EvaluationCase]) -> dict[str, int]:
-    """Case id → its cluster as a number from 0: its place where it is its own."""
+    """Case id → the number of its cluster, from 0 in order of appearance; a case without one is its own."""
     places: dict[object, int] = {}
     numbers = {}
     for case in cases:
@@ -182,7 +182,7 @@ def clusters_by_case(cases: Iterable[EvaluationCase]) -> dict[str, int]:
 
 
 def cluster_array(cases: Sequence[EvaluationCase]) -> "NDArray[np.int_]":
-    """Each case's cluster as a number from 0."""
+    """The number of each case's cluster, from 0: (cases)."""
     import numpy as np
 
     clusters = clusters_by_case(cases)
@@ -190,7 +190,7 @@ def cluster_array(cases: Sequence[EvaluationCase]) -> "NDArray[np.int_]":
 
 
 def cluster_numbers(cases: Sequence[EvaluationCase]) -> "NDArray[np.int_] | None":
-    """The same; None where every case is its own."""
+    """As `cluster_array`; None where every case is a cluster of its own."""
     clusters = cluster_array(cases)
     return None if len(set(clusters)) == len(clusters) else clusters
 
@@ -236,7 +236,7 @@ class CaseSet:
 
 
 class AnswerState(StrEnum):
-    """What came of asking the model."""
+    """The result of asking the model."""
 
     OK = "ok"
     TRUNCATED = "truncated"
@@ -245,7 +245,7 @@ class AnswerState(StrEnum):
     """The model or its filter declined; what text there is is graded."""
     EMPTY = "empty"
     FAILED = "failed"
-    """No answer could be had: ours to retry, never the model's zero."""
+    """No answer came: it is asked for again, and is not the model's fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,19 +278,19 @@ class Answer(LogRow):
 
 Origin = Literal["call", "cache", "batch", "import"]
 """Where a verdict came from: a call; a cache that runs of earlier versions shared, which cost nothing; the result
-file of a batch; a file of LiveMedBench's that was said to be this grader's."""
+file of a batch; an imported file of verdicts that the user said are this grader's."""
 
 
 _PARTICULAR = re.compile(
     r"(?<=letter for letter): .*|(?<=show anything): .*|(?<=did): .*|: line \d+ col.*",
     re.S,
 )
-"""What of a reason is about one reply alone."""
+"""The parts of a reason that are about one reply alone."""
 _ATTEMPTS = re.compile(r" in \d+ attempts?: ")
 
 
 def kind_of(reason: str) -> str:
-    """Why a criterion is ungraded, whole but for what is particular to one reply: to be counted."""
+    """Why a criterion is ungraded, without what is particular to one reply, so that equal reasons can be counted."""
     kind, _, detail = reason.partition(": ")
     if kind == "endpoint":
         # "<endpoint> gave no answer for model <id> in <n> attempts: <cause>"
@@ -321,7 +321,7 @@ class Grade(LogRow):
     mode: Mode
     prompt: str
     judge: str
-    """The digest of engine, model, parameters, mode and prompt: what makes two graders one."""
+    """The digest of engine, model, parameters, mode and prompt: graders with the same digest are one."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """The call's cost; in rubric mode on the first criterion of the call alone."""
     origin: Origin = "call"
@@ -332,7 +332,7 @@ class Grade(LogRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallsMade:
-    """What asking a model about many things came to."""
+    """How a series of calls to a model ended."""
 
     calls: int
     left: int
@@ -341,7 +341,7 @@ class CallsMade:
     stopped: str | None = None
     """Which budget ended it; None: none did."""
     silence: EndpointUnavailable | None = None
-    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
+    """Why the last call failed, where none of these calls was answered (`Health.silence`)."""
 
 
 def grade_keys(
@@ -352,7 +352,7 @@ def grade_keys(
 ) -> dict[str, str]:
     """The key of the grade of each criterion of a case, or of some of them, by its id.
 
-    A key is the digest of all that a grade rests on: language, question, answer, criterion and grader
+    A key is the digest of all that a grade depends on: language, question, answer, criterion and grader
     (`Grade.judge`). A criterion that was edited has another key and is graded again alone; its points are not part
     of it.
     """
@@ -367,8 +367,10 @@ def gradable(
     cases: Iterable[EvaluationCase],
     answers: Mapping[str, Answer],
 ) -> Iterator[tuple[EvaluationCase, Answer]]:
-    """The cases whose answers hold text to grade, each with its answer; one that goes on from another with the
-    turns before it."""
+    """Yield each case whose answer holds text to grade, with that answer.
+
+    A case that continues another comes with the turns before it (`in_context`).
+    """
     known: dict[str, EvaluationCase] = {}
     for case in cases:
         known[case.case_id] = case
@@ -385,10 +387,10 @@ def in_context(
     known: Mapping[str, EvaluationCase],
     answers: Mapping[str, Answer],
 ) -> EvaluationCase | None:
-    """A case as a conversation with the questions that it goes on from and the model's own answers to them.
+    """A case as a conversation: the questions that it continues, the model's own answers to them, its question.
 
-    A case that begins by itself is returned as it is; None where an answer before it is missing. `known` holds the
-    cases before it, by id.
+    A case that continues none is returned unchanged; None where an earlier answer is missing. `known` holds the
+    earlier cases, by id.
     """
     turns: list[Turn] = []
     earlier = case.after

@@ -1,7 +1,8 @@
-"""Penalties of frozen rubrics, held against models' answers.
+"""Check the penalties (criteria of negative points) of frozen rubrics against models' answers.
 
-Harmful errors that no penalty covers are proposed, never added. How often models commit what a penalty punishes is
-counted: an error that nobody makes tells nobody apart.
+`find_candidates` and `read_penalties` propose penalties, which are never added here, for harmful errors that several
+models make and no penalty covers. `count_penalties` counts how often models commit each: an error that no model makes
+tells no models apart.
 
 Source: docs/method.md §1, Rubric (Penalties of later revisions).
 """
@@ -31,9 +32,9 @@ from .scoring.graded import GradedRun
 
 ERRORS = "errors.jsonl"
 MOST_ERRORS = 2
-"""Of one case."""
+"""Errors that a reply may name of one case."""
 LEAST_MODELS = 2
-"""That make an error."""
+"""Models that must make an error before a penalty is proposed for it."""
 LEAST_ASKED = 3
 """Models whose answers must have a verdict before a penalty counts as idle."""
 
@@ -113,7 +114,7 @@ class AnsweredCase:
 
     case: SnapshotCase
     answers: Mapping[str, HarmfulAnswer]
-    """By the id that the reader of the answers sees instead of the model's name."""
+    """By the id that the engine sees instead of the model's name."""
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
@@ -148,8 +149,10 @@ class AnsweredCase:
         )
 
     def find_fault(self, reply: ErrorsReply) -> str | None:
-        """Why a reply cannot be used: a quote that is in no answer or of no confirmed statement, or what the linter
-        refuses. None if it can."""
+        """Why a reply cannot be used; None if it can.
+
+        A quote must be in its answer and of a statement confirmed as harmful; the linter must accept each criterion.
+        """
         criteria = self.criteria
         for item in reply.errors:
             for quoted in item.quotes:
@@ -179,7 +182,7 @@ class AnsweredCase:
         return None
 
     def propose(self, reply: ErrorsReply) -> list[PenaltyProposal]:
-        """The errors that enough models make, without those that a penalty covers already."""
+        """The errors that `LEAST_MODELS` models make and that no penalty covers."""
         covered = self.penalties
         proposals = []
         for item in reply.errors:
@@ -238,7 +241,7 @@ def find_candidates(
                 harmful.setdefault(case_id, set()).add(answer)
     candidates = []
     for case in snapshot:
-        # Sorted, so that the order of the runs asks nothing anew.
+        # Sorted, so that another order of the runs makes the same questions.
         own = sorted(harmful.get(case.case_id, ()))
         if len({answer.model for answer in own}) >= LEAST_MODELS:
             named = {f"a{place}": answer for place, answer in enumerate(own, start=1)}
@@ -251,7 +254,7 @@ def read_penalties(
     out: Path,
     reader: EngineIdentity,
 ) -> tuple[list[str], list[PenaltyProposal]]:
-    """What is on record by one reader of the answers: cases that are unread, and what is proposed."""
+    """What the log in `out` holds by one engine: the cases without a reply, and the proposals of the others."""
     findings, _ = read_findings(out / ERRORS, reader)
     unread: list[str] = []
     proposals: list[PenaltyProposal] = []
@@ -273,9 +276,9 @@ class PenaltyUse:
     criterion: str
     points: float
     models: list[str] = field(default_factory=list)
-    """Those whose answer has a verdict on it."""
+    """Models whose answer has a verdict on the penalty."""
     committed: list[str] = field(default_factory=list)
-    """Those of them that committed it."""
+    """Of `models`, those that committed it."""
 
     @property
     def is_idle(self) -> bool:

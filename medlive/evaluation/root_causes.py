@@ -125,7 +125,7 @@ class AuditedCase:
 
 
 NamedCause = tuple[AuditedCase, AuditReply]
-"""What the auditor says of a case."""
+"""A case with what the auditor says of it."""
 
 
 @dataclass(frozen=True)
@@ -134,22 +134,22 @@ class AuditTable:
 
     run: GradedRun
     grader: str
-    """The digest of whom the scores are by."""
+    """The digest of the grader whose verdicts make the scores."""
     asked: int
     candidates: tuple[AuditedCase, ...]
-    """The lowest with a wrong criterion, by score, ties by id."""
+    """The cases among the `asked` lowest with a wrong criterion, by score, ties by id."""
     scored: int
     auditor: EngineIdentity | None = None
-    """None: nothing is on record."""
+    """None: the log holds no finding."""
     findings: tuple[NamedCause, ...] = ()
-    """Of the candidates with a cause, or found unclear, in the candidates' order."""
+    """The candidates with a cause, which may be `unclear`, in their order."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why candidates are unaudited, the most frequent first."""
     notes: tuple[str, ...] = ()
 
     @property
     def questions(self) -> list[Question]:
-        """One about each candidate."""
+        """One question about each candidate."""
         return [candidate.question for candidate in self.candidates]
 
     @property
@@ -227,7 +227,7 @@ def audit_work(
     *,
     bottom: int = BOTTOM,
 ) -> tuple[Source, Path]:
-    """For `ask_questions` and `plan_questions`: the cause of each of so many lowest scores, and the log.
+    """For `ask_questions` and `plan_questions`: questions about the `bottom` lowest-scoring cases, and the log.
 
     Raises UsageError if nothing is graded.
     """
@@ -243,7 +243,7 @@ def load_audit(
 ) -> AuditTable:
     """Load the findings on a run's lowest-scoring cases, for the current answers and grades.
 
-    Without `auditor` it is the one with the most causes of these cases, of equals the last. A finding whose quote is
+    Without `auditor` the one with the most causes of these cases counts, of equals the last. A finding whose quote is
     not in the answer, or whose criteria are not errors, counts as unaudited.
     """
     who = auditor and replace(auditor, pinned=False)

@@ -10,7 +10,7 @@ from medlive.errors import BadInput
 from medlive.integrity.log import some
 
 Rows = Iterator[tuple[str, Mapping[str, Any] | str]]
-"""Each row of a file with its place; instead of a row that is invalid, why it is."""
+"""(place, row) of each row of a file; for an invalid row (place, why it is invalid)."""
 
 
 def decode_text(data: bytes, name: str) -> str:
@@ -34,8 +34,8 @@ def read_table(text: str, name: str, needed: Sequence[str]) -> Rows:
     `needed` are the columns that CSV must have; `name` is for messages.
 
     Raises:
-        BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote; or if the
-            JSON array is cut off.
+        BadInput: If the CSV lacks a needed column, or has two of one name, a row with more fields than the header, or
+            an open quote; or if the JSON array is cut off.
     """
     if not text.lstrip().startswith(("{", "[")):
         for line, row in csv_rows(text, name, needed):
@@ -76,7 +76,7 @@ def add_rows(
     """Give each row with its place to `add`, which raises ValueError for an invalid one.
 
     Raises:
-        BadInput: If rows are invalid, which it names; `name` is for its message.
+        BadInput: If rows are invalid; it names the first ones, in the file `name`.
     """
     faults = []
     for place, row in rows:
@@ -151,6 +151,7 @@ def _check_columns(
     needed: Sequence[str],
     where: str,
 ) -> None:
+    """Raises BadInput if a needed column is missing, or two have the same name."""
     absent = [column for column in needed if column not in columns]
     if absent:
         listed = f"the columns are {', '.join(columns)[:200]}"

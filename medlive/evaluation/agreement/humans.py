@@ -1,4 +1,4 @@
-"""Human ratings of answers from files: verdicts by criterion, or scores by case.
+"""Read human ratings of answers from files (`read_humans`): verdicts by criterion, or scores by case.
 
 The format is a table, a row for each rating, as JSON Lines (`.jsonl`, an object a line), JSON (an array of them)
 or CSV (a header; commas), in UTF-8. Columns: `rater`, and
@@ -53,15 +53,15 @@ class HumanRatings:
     digest: str
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
-    """By criterion and rater; None: the rater could not decide."""
+    """(case id, criterion id) → rater → verdict; None: the rater could not decide."""
     scores: Mapping[str, Mapping[str, float]]
-    """By case and rater, 0 to 1."""
+    """Case id → rater → score, 0 to 1."""
     notes: tuple[str, ...] = ()
     adjudicator: str | None = None
-    """The rater who decides where others differ, and counts for nothing else."""
+    """The rater who decides where others differ, and is not counted otherwise."""
 
     def codes(self, places: Sequence[Place], raters: Sequence[str]) -> Codes:
-        """The verdicts of raters (places x raters)."""
+        """The codes of raters' verdicts: (places x raters)."""
         codes = np.empty((len(places), len(raters)), dtype=np.int_)
         for row, place in enumerate(places):
             by_rater = self.verdicts[place]
@@ -69,7 +69,7 @@ class HumanRatings:
         return codes
 
     def agreed(self, places: Sequence[Place]) -> Codes:
-        """The adjudicator's verdicts, else what two raters or more agree on (places)."""
+        """The adjudicator's verdict, else that of two raters or more if all agree, else ABSENT: (places)."""
         codes = self.codes(places, self.raters)
         decisions = self.codes(places, [self.adjudicator or ""])[:, 0]
         return agreed_codes(codes, decisions)

@@ -1,4 +1,4 @@
-"""Several judges of the same answers: where they agree on criteria, and whether models rank the same under each.
+"""Compare judges of the same answers (`compare_judges`): agreement on criteria, and whether they rank models alike.
 
 A run that two judges graded is a dual judge (seed 001 §4.1), and people check what the two decide differently
 (`read_sheet`); docs/protocols.md has worked figures.
@@ -32,25 +32,26 @@ from medlive.statistics.raters import Codes, agree, code_of
 from .humans import items_of
 
 _TOPS = (1, 3, 5)
+"""How many of the best models are compared."""
 Gradings = Mapping[str, Mapping[str, GradedRun]]
 """Model → judge's name → the grading."""
 Row = Mapping[str, Any]
-"""Names, and an estimate by its own."""
+"""A row of the result: columns with names, counts or estimates."""
 
 
 @dataclass(frozen=True)
 class Judges:
-    """What the comparison found."""
+    """The result of comparing judges."""
 
     models: tuple[str, ...]
     judges: tuple[str, ...]
     criteria: tuple[Row, ...]
-    """Two judges on the criteria over all models, as a `pair`; those that only one of them decided, or neither, are
-    `undecided`."""
+    """A row for each two judges: their agreement on the criteria of all models (`pair`), and how many criteria one of
+    them or both left `undecided`."""
     scores: tuple[Row, ...]
-    """The mean of Equation 1 of each `model` under each `judge`, on the cases common to all models and judges."""
+    """The mean `score` by Equation 1 of each `model` under each `judge`, on the cases common to all."""
     rankings: tuple[Row, ...]
-    """Whether models are in the same order under two judges (`compare_ranks`)."""
+    """A row for each two judges: how alike they rank the models (`compare_ranks`)."""
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -129,8 +130,10 @@ def _ranks(
     judges: Sequence[str],
     **draws: Unpack[Draws],
 ) -> tuple[list[Row], list[Row]]:
-    """Models that every judge graded, by the cases that each graded whole for each, and their order under every two
-    of them."""
+    """The scores of models that every judge graded, and how alike each two judges rank them.
+
+    Only cases count that every judge graded whole for every model.
+    """
     scores: list[Row] = []
     rankings: list[Row] = []
     if not models:
@@ -178,7 +181,7 @@ def gradings(
     runs: Sequence[Path],
     judges: Sequence[str],
 ) -> Gradings:
-    """The runs' gradings by these judges. Raises UsageError as `compare_judges`."""
+    """Each run's verdicts by each of these judges; () for all judges. Raises UsageError as `compare_judges`."""
     models: dict[str, dict[str, GradedRun]] = {}
     unused = set(judges)
     for path in runs:
@@ -210,9 +213,9 @@ def read_sheet(
     run_dir: Path,
     judges: Sequence[str] = (),
 ) -> GraderSheet:
-    """A run's verdicts for people to check; of two judges, what they decided differently, by the first.
+    """A run's verdicts for people to check; of two `judges` only the first's that the second contradicts.
 
-    Raises UsageError if nothing is graded, or there are not two such judges.
+    Raises UsageError if nothing is graded, or `judges` do not name two.
     """
     other = against = None
     if judges:
@@ -251,7 +254,7 @@ def _agreement(
     pairs: Sequence[tuple[GradedRun, GradedRun]],
     **draws: Unpack[Draws],
 ) -> Iterator[Row]:
-    """The agreement on all criteria; a case's criteria are drawn together over all models."""
+    """A row of `Judges.criteria`, if there are cases; a case's criteria of all models are drawn together."""
     cases: list[EvaluationCase] = []
     codes: list[list[int]] = []
     for pair in pairs:
@@ -302,7 +305,7 @@ def compare_ranks(
     row = {"first": names[0], "second": names[1], "models": len(models), "cases": n}
     k = len(np.unique(clusters))
     flat = np.concatenate(list(values), axis=1)
-    # Rounded, so that the order of a sum does not part equal means.
+    # Rounded, so that the order of adding up does not make equal means differ.
     means = values.mean(axis=1).round(12)
     drawn = bootstrap_means(flat, clusters=clusters, **draws).round(12)
     drawn = drawn.reshape(-1, 2, len(models))

@@ -1,6 +1,7 @@
-"""Meta-evaluation of a run's grading against people, a direct judge, and itself.
+"""Meta-evaluation of a run's grading (`meta_run`): how far it agrees with people, and with itself when repeated.
 
-docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
+A direct judge (`grading.direct`) is compared with people too. docs/meta.md says what each figure is; `meta.json` is
+`Meta.as_json`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -38,8 +39,8 @@ from .humans import HumanRatings, items_of, read_humans
 
 DRAWS = 1000
 Rounds = Mapping[Place, tuple[bool | None, ...]]
-"""One grader's verdicts on every criterion of a run, a verdict a round. The first is the one that counts; None is a
-round without one, which is invalid and not "not met"."""
+"""One grader's verdicts on every criterion of a run, one a round. The first round counts in scores; None is a round
+without a verdict, which is invalid and not "not met"."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ def meta_run(
     Args:
         run_dir: The graded run.
         human: Files of human ratings (`humans.read_humans`).
-        adjudicator: The rater who decided disagreements; counts for nothing else.
-        judge: The grader, as in `load_graded`.
+        adjudicator: The rater who decided disagreements, and is not counted otherwise.
+        judge: Which grader's verdicts, as in `load_graded`.
         draws: Bootstrap draws.
         seed: Seed of the draws.
         allow: What would make figures mislead and is overridden; the result says so.
@@ -269,7 +270,7 @@ def _rated_places(
 
 
 def _grader_code(run: GradedRun, place: Place) -> int:
-    """INVALID for a reply without a verdict, the grader's error; ABSENT for no reply, an error of ours."""
+    """A verdict's code; INVALID for a reply without one, the grader's error; ABSENT for no reply, an error of ours."""
     grade = run.grades.get(place[0], {}).get(place[1])
     if grade is None or (grade.met is None and not grade.grader):
         return ABSENT

@@ -1,1 +1,1 @@
-"""A model's answers: with evidence or without; what calls would cost, and have cost."""
+"""Asking a model about cases: answers with evidence or without; what calls would cost, and have cost."""

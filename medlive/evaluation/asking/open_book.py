@@ -1,7 +1,7 @@
 """Open book: what a retriever finds for each case's query, none of it newer than the case (docs/method.md §2).
 
-The snippets are looked up once and lie in the run's folder (`evidence.jsonl`): a run goes on, and is looked at,
-without the index.
+The snippets are looked up once (`OpenBook.look_up`) and lie in the run's folder (`evidence.jsonl`), so that a run can
+be continued and read without the index.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +17,7 @@ from medlive.integrity.digest import digest_bytes
 from medlive.llm.pool import for_each
 
 WIDEST = 1000
-"""The most passages that are looked through for a case."""
+"""The most passages that are searched for one case."""
 AT_ONCE = 32
 """Cases that are looked up together: a retriever answers them in batches."""
 NO_DAY = "the day the case was posted on is not known"
@@ -43,8 +43,9 @@ class OpenBook:
     ) -> tuple[Evidence, EvidenceUse]:
         """The `top_k` best passages for each case's query, each dated on or before the case's day, and their origin.
 
-        A Chinese query is searched as it stands: a lexical side finds Chinese passages, an encoder that reads no
-        Chinese stands back. A case whose day is not known has none. Raises what opening and searching the index raise.
+        A Chinese query is searched untranslated: by words it finds Chinese passages, and an encoder that reads no
+        Chinese takes no part. A case whose day is not known has no passage. Raises what opening and searching the
+        index raise.
         """
         retriever = await self.open()
         by_case: dict[str, Sequence[Snippet]] = {case.case_id: () for case in cases}
@@ -87,7 +88,7 @@ class OpenBook:
         )
 
     async def _search(self, retriever: Retriever, case: EvaluationCase) -> list[Hit]:
-        """The best passages for a case, none newer."""
+        """The best passages for a case, none newer than it."""
         day, text = day_of(case), case.query.strip() or case.narrative.strip()
         if day is None or not text:
             return []

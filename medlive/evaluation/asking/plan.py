@@ -1,6 +1,6 @@
-"""What calls would take, before any is made, and what a folder has cost so far, by its logs. Nothing is sent.
+"""Tokens and cost of calls: estimated before any is made (`plan_calls`), or added up from logs (`spent_of`).
 
-Tokens are estimated, since tokenisers are the endpoints' own.
+Nothing is sent. Tokens are estimated, since each endpoint has a tokeniser of its own.
 """
 
 from collections.abc import Iterable
@@ -16,9 +16,9 @@ from medlive.llm.registry import Price
 from medlive.llm.wire import response_format
 
 BYTES_A_TOKEN = 4
-"""Of UTF-8: tokenisers of 100,000 and more entries make a token of 4 Latin, 2 Cyrillic or 1.4 Chinese characters."""
+"""In UTF-8: tokenisers of 100,000 and more entries make a token of 4 Latin, 2 Cyrillic or 1.4 Chinese characters."""
 OUTPUT_A_CRITERION = 70
-"""Tokens of a verdict with its quote and reasoning."""
+"""Tokens that a plan assumes of a verdict with its quote and reasoning."""
 
 _LOGS = (
     "responses.jsonl",
@@ -29,22 +29,23 @@ _LOGS = (
     "harm.jsonl",
 )
 _SHARED = ("cache", "import")
+"""Origins of verdicts that were not paid for here."""
 
 
 def estimate_tokens(text: str) -> int:
-    """The tokens of a text, about."""
+    """About how many tokens a text has."""
     return round(len(text.encode("utf-8", "replace")) / BYTES_A_TOKEN)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What calls would take."""
+    """The number of calls to make, their tokens and cost."""
 
     calls: int
     input_tokens: int
     output_tokens: int
     usd: float | None
-    """Without any prefix cache; None: the model has no price."""
+    """US dollars without any prefix cache; None: the model has no price."""
 
 
 def plan_calls(
@@ -53,9 +54,9 @@ def plan_calls(
     price: Price | None,
     output_tokens: int = OUTPUT_A_CRITERION,
 ) -> Plan:
-    """Sum up calls, each all the text that is sent, and how many replies of `output_tokens` are asked for in it.
+    """Add up calls; each is (all text that is sent, how many replies of `output_tokens` it asks for).
 
-    Money is unknown without a `price`, of the rules as well: an endpoint may charge for them.
+    The cost is unknown without a `price`, also for the rules engine: an endpoint may charge for it.
     """
     n = asked = answered = 0
     for text, replies in calls:
@@ -82,7 +83,7 @@ def spent_of(
     logs: Iterable[Path],
     price: Price | None = None,
 ) -> tuple[float, int]:
-    """US dollars that calls cost, and how many have neither a cost on record nor a price.
+    """US dollars that calls cost, and the number of calls with neither a cost on record nor a price.
 
     Args:
         logs: Where the calls are on record; a missing log holds none.
@@ -112,8 +113,7 @@ def spent_of(
 
 
 def cost_per_case(run_dir: Path) -> float | None:
-    """US dollars that asking about a case and grading the answer took; None where a call has no price, or what
-    came from a file has no cost.
+    """US dollars a case of a run took, to ask and to grade; None where a call's cost is unknown, or a row imported.
 
     Raises BadInput if a log cannot be read.
     """

@@ -1,4 +1,7 @@
-"""Asking a model about every case of a run: continued where it stopped, a failure asked for again."""
+"""Ask a model about every case of a run (`run_model`), say what that takes (`plan_run`), or import its answers.
+
+A run continues where it stopped, and asks again where an answer failed or was empty.
+"""
 
 import re
 from collections import Counter
@@ -53,13 +56,14 @@ _TAG = "(?:think|thinking|thought|reasoning)>"
 _THINKING = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
 )
+"""An answer that begins with a thinking block, or holds only the block's end tag."""
 AN_ANSWER = 800
 """Tokens that a plan assumes of an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult(CallsMade):
-    """What a run came to: every case counts under one state, `missing` ones were not asked."""
+    """The state of a run: each case with an answer on record counts under one state, the others are `missing`."""
 
     path: Path
     cases: int
@@ -130,13 +134,13 @@ async def run_model(
 
         stopped, total, left = None, len(run.cases), todo
         while left and stopped is None:
-            # A case that goes on from another has its turn after that one's.
+            # A case that continues another is asked after it.
             waiting = {case.case_id for case in left}
-            turn = [case for case in left if case.after not in waiting]
-            if not turn:  # Cases that go on from each other
+            ready = [case for case in left if case.after not in waiting]
+            if not ready:  # Cases that continue each other
                 break
             stopped = await work_through(
-                turn,
+                ready,
                 ask,
                 concurrency,
                 done=total - len(left),
@@ -205,7 +209,7 @@ async def begin_run(
     prompt: PromptTemplate,
     open_book: OpenBook | None = None,
 ) -> RunFolder:
-    """The run's folder, made where it is not there yet, with the snippets of an open book.
+    """Create or open the run's folder, with the snippets of an open book.
 
     Raises UsageError where the template takes evidence and none is given, or the other way round, where it cannot
     ask a conversation, or where the folder's snippets were looked up in another way; what create_run and the index
@@ -255,7 +259,7 @@ def unanswered(run: RunFolder) -> list[EvaluationCase]:
 
 
 def failed(case: EvaluationCase, why: str) -> Answer:
-    """What stands for the answer to a case where none came."""
+    """The row of a case for which no answer came."""
     return Answer(
         case.case_id,
         AnswerState.FAILED,
@@ -281,8 +285,10 @@ def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
 
 
 def summarise(run: RunFolder, asked: int, more: Iterable[str]) -> RunResult:
-    """How the answers on record stand; in the notes why some failed, which other model the endpoint named, and
-    `more`."""
+    """Count the answers on record by state, after `asked` calls.
+
+    Notes say why answers failed and which other model the endpoint named, then `more`.
+    """
     by_case, notes = run.answers()
     states = dict.fromkeys(AnswerState, 0)
     reasons: Counter[str] = Counter()
@@ -347,8 +353,8 @@ def import_answers(
 ) -> RunResult:
     """Make a run folder of answers that came from elsewhere; importing the same ones again adds nothing.
 
-    `template` and `parameters` are what they were asked with, where that is known. An answer on
-    record is never put aside for a failed or an empty one.
+    `template` and `parameters` are what they were asked with, where that is known. A gradable answer on record is
+    never replaced by a failed or an empty one.
     """
     use = ModelUse(
         model,

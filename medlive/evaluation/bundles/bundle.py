@@ -1,4 +1,4 @@
-"""Make a bundle: a graded run's folder, with figures and digests, that others can verify and score again.
+"""Make a bundle (`make_bundle`): a graded run, with figures and digests, that others can verify and score again.
 
 Keys, and addresses and paths of the machine that made it, are removed. The cases are not in it, but in the snapshot
 that its `run.json` names. Everything has one form, so the same run gives the same bytes (docs/leaderboard.md).
@@ -56,7 +56,7 @@ from .files import (
 UNTRUSTED_COMMENT = "signature of a medlive bundle"
 MOST_DRAWS = 10_000
 _METRICS = (Metric.PUBLISHED, Metric.PAPER, Metric.COMPLETE)
-"""Those that a bundle holds; rates and errors are of the last, over criteria of every origin."""
+"""The metrics of every bundle's figures; rates and errors are of the last, over criteria of every origin."""
 NONE_LEFT_OUT = RunErrata(version="")
 _NOWHERE = Path(os.devnull, "bundle")
 """The run folder of a bundle, which must not exist: only the bundle's content is scored."""
@@ -69,12 +69,14 @@ _LONG = 12
 _PRIVATE = re.compile(r"://[^/@\s]+@|\A(?:/[\w.-]+/|~/|[A-Za-z]:\\)")
 """A login in an address, or a path."""
 _PATH = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
+"""The beginning of a model's name that is a path."""
 _NO_REPLY = {
     "endpoint: ": "endpoint: no reply came",
     "batch: ": "batch: no reply that counts",
 }
 """Prefixes of failure reasons that may name machines, and their replacements."""
 _MOST_USED = 1e15
+"""Larger counts in a usage are left out."""
 Row = TypeVar("Row", Answer, Grade, HarmRow)
 
 
@@ -100,7 +102,7 @@ class BundleInfo(Frozen):
     withdrawn_cases: tuple[str, ...]
     """What the figures leave out, as errata say."""
     withdrawn_criteria: tuple[tuple[str, str], ...]
-    """The same of other cases, as (case id, criterion id)."""
+    """What the figures leave out of other cases, as (case id, criterion id)."""
     signing: SigningUse | None
 
 
@@ -122,8 +124,8 @@ def make_bundle(
 
     Args:
         run: What is published.
-        draws: 1 to `MOST_DRAWS`.
-        seed: Of the draws.
+        draws: Bootstrap draws, 1 to `MOST_DRAWS`.
+        seed: Seed of the draws.
         left_out: What the figures leave out as withdrawn.
         key: Signs the bundle.
         allow: The objections to the figures that are overridden.
@@ -300,7 +302,7 @@ def errata_of(
     withdrawn: Iterable[str],
     criteria: Iterable[tuple[str, str]],
 ) -> RunErrata:
-    """Errata of these cases and criteria, from no file."""
+    """Errata that withdraw these cases and criteria, without a file."""
     known = set(criteria)
     return RunErrata(
         version="",
@@ -358,6 +360,7 @@ def public_row(row: Row) -> Row:
 
 
 def _public_reason(reason: str) -> str:
+    """A reason without what may name machines."""
     for prefix, text in _NO_REPLY.items():
         if reason.startswith(prefix):
             return text

@@ -1,6 +1,6 @@
-"""The archive of a bundle: the files in it, their form, writing it, and reading untrusted ones into memory.
+"""The archive of a bundle: its files' names and form, `write_bundle`, and `read_bundle` for untrusted ones.
 
-Reading unpacks nothing, follows no link and writes nothing.
+Reading is into memory: it unpacks nothing, follows no link and writes nothing.
 """
 
 import io

@@ -44,11 +44,11 @@ def rank_bundles(
     registry: Registry = EMPTY,
     allow: Collection[Allow] = (),
 ) -> tuple[list[Ranking], Unranked]:
-    """Rank verified bundles, those with the same cases, template and grader together.
+    """Rank verified bundles, those with the same cases, template, evidence and grader together.
 
-    The rankings have the largest first, then are in the given order; scores of two are not comparable.
+    The ranking of most bundles comes first, equals in the given order; scores of two rankings are not comparable.
 
-    A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn, or locally known
+    A ranking has a model once, with the first of its bundles. What one entry leaves out as withdrawn, or locally known
     errata withdraw, is left out for all entries of its ranking. Bundles with a larger share of cases without a score
     than `MOST_UNSCORED` are not ranked.
 
@@ -100,7 +100,7 @@ def rank_bundles(
 
 
 def _too_many(run: GradedRun, metric: Metric) -> str:
-    """What is said of a run too many of whose cases lack a score, "" of others."""
+    """Why a run has too few scored cases to be ranked; "" if it has enough."""
     cases = run.case_scores(metric)
     missing = sum(case.score is None and not case.unscorable for case in cases)
     share = missing / len(cases)
@@ -120,6 +120,7 @@ def _conditions(run: GradedRun) -> tuple[object, ...]:
 
 
 def _model(run: GradedRun) -> str:
+    """The model's name, folded so that its spellings are one."""
     return unicodedata.normalize("NFKC", run.info.model).casefold().strip()
 
 
@@ -157,7 +158,7 @@ def _notes(entries: Sequence[Entry], left_out: RunErrata) -> Iterator[str]:
 
 
 def _left_out(entries: Sequence[Entry]) -> RunErrata:
-    """What any bundle leaves out, and what is known to be withdrawn."""
+    """What any bundle leaves out, and what locally known errata withdraw."""
     cases: set[str] = set()
     criteria: set[tuple[str, str]] = set()
     for report, _ in entries:

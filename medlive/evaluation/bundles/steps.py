@@ -1,4 +1,4 @@
-"""The steps that verify a bundle, in order, each failure with file, expected and found."""
+"""The steps that `verify_bundle` runs, in order (`STEPS`); a fault names a file, what was expected and what came."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,13 +84,13 @@ _SELECTION = TypeAdapter(Selection)
 _SOURCE = ("origin", "name", "digest", "publishable")
 """What `run.json` says of the snapshot or file of its cases."""
 _PART = ("selection", "rows", "count")
-"""What it says of the part that the run asked about."""
+"""What `run.json` says of the part that the run asked about."""
 Known = TypeVar("Known")
 
 
 @dataclass
 class Verification(Inspection):
-    """What the steps read and produce; None where it could not be read, or not yet."""
+    """What the steps read and produce, handed from one to the next; None: not read yet, or not readable."""
 
     files: Mapping[str, bytes]
     packing_faults: Faults
@@ -136,6 +136,7 @@ def _parse(
     shape: type[Shape],
     out: Faults,
 ) -> Shape | None:
+    """Parse a document of the bundle; None if it is invalid, which `out` then says."""
     try:
         return parse_document(state.read(name), shape)
     except ValidationError as exc:
@@ -214,7 +215,7 @@ def check_contents(state: Verification, out: Faults) -> None:
 
 
 def _compare(name: str, expected: bytes, data: bytes, out: Faults) -> None:
-    """Add the first line in which a file is another than expected."""
+    """Add a fault for the first line in which a file differs from what is expected."""
     pairs = zip_longest(expected.split(b"\n"), data.split(b"\n"))
     for number, lines in enumerate(pairs, start=1):
         if lines[0] == lines[1]:
@@ -285,7 +286,7 @@ def _compare_cases(
     cases: CaseSet,
     out: Faults,
 ) -> None:
-    """Add what of the cases is not as `run.json` says."""
+    """Add a fault for each of these fields in which the cases differ from `run.json`."""
     for name in names:
         want, got = getattr(use, name), getattr(cases, name)
         if want != got:
@@ -326,7 +327,7 @@ def _check_snippets(
     cases: Sequence[EvaluationCase],
     out: Faults,
 ) -> None:
-    """Check that no more snippets stand before a case than the run says, and none that is newer."""
+    """Check that a case has no more snippets than the run says, and none that is newer than it."""
     for case in cases:
         day, snippets = day_of(case), book.by_case[case.case_id]
         fit = len(snippets) <= (use.top_k if day else 0)

@@ -38,7 +38,7 @@ PASSED_OVER = (
     "the reply was cut at the token limit",
     "the grader refused",
 )
-"""Reasons for which `Judge.read` rejects a reply regardless of its content."""
+"""Reasons, by how they begin, for which `read_checked` rejects a reply whatever verdicts it holds."""
 _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -122,7 +122,7 @@ def _fault(
     answer: Answer,
     read: Mapping[str, list[Verdict | str]],
 ) -> str | None:
-    """How a grade differs from the grader's replies, by key: "" if it does not, None if nothing shows it."""
+    """How a grade differs from what the replies say under its key; "" if it does not, None if no reply shows it."""
     readings = read.get(grade.key, [])
     if grade.met is None:
         return _ungraded_fault(grade, readings)
@@ -146,6 +146,7 @@ def _fault(
 
 
 def _ungraded_fault(grade: Grade, readings: Iterable[Verdict | str]) -> str:
+    """What is wrong with a row without a verdict; "" if nothing."""
     if not grade.reason:
         return "no verdict, and no reason"
     decided = any(isinstance(reading, Verdict) for reading in readings)

@@ -1,4 +1,4 @@
-"""Verify a bundle in numbered steps (`steps`), and unpack what verified."""
+"""Verify a bundle in numbered steps (`verify_bundle`), and write a verified one as a run folder (`unbundle`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class BundleReport(Report):
 
     info: BundleInfo | None
     digest: str
-    """Of `SHA256SUMS`, and so of all that is signed; "" where there is none."""
+    """The digest of `SHA256SUMS`, and so of all that is signed; "" if the file is missing."""
     model: str | None
     run: GradedRun | None
     """The bundle's run, if every step that it depends on passed."""

@@ -1,4 +1,6 @@
-"""Files of cases, answers and verdicts of rubric benchmarks: a reader a format, in the table `READERS`.
+"""Read rubric benchmarks' files: cases (`read_benchmark`), answers and verdicts (`answer_rows`).
+
+`READERS` has a reader for each format.
 
 The rows of every format become rows of medlive's own (`_CaseRow`), whose fields docs/importing.md documents. A row
 that does not fit is left out whole, with its line and the cause: a rubric without one of its criteria would give
@@ -41,7 +43,7 @@ _MUST_HAVE = "Must_have"
 
 
 Format = Literal["livemedbench", "healthbench", "kqa", "jsonl"]
-"""Whose file it is (docs/importing.md)."""
+"""The format of a file, by the benchmark that it is of (docs/importing.md)."""
 
 
 # --- a case's row, in medlive's fields or in others' names of them
@@ -53,6 +55,7 @@ _Id = Annotated[
 
 
 def _named(*names: str, default: Any = ...) -> Any:
+    """A field that a row may have under any of these names."""
     return Field(default, validation_alias=AliasChoices(*names))
 
 
@@ -70,7 +73,7 @@ class _CriterionRow(BaseModel, strict=True):
 
 
 class _CaseRow(BaseModel, strict=True):
-    """A case; the other names are HealthBench's, K-QA's and LiveMedBench's."""
+    """A case in medlive's own fields, or under HealthBench's, K-QA's or LiveMedBench's names of them."""
 
     case_id: _Id = _named("prompt_id", "case_id")
     turns: list[_TurnRow] = _named("prompt", "turns", default=[])
@@ -94,6 +97,7 @@ class _CaseRow(BaseModel, strict=True):
 
     @model_validator(mode="after")
     def _asks(self) -> "_CaseRow":
+        """Check that the row asks something in one way, and number criteria without an id."""
         if self.turns and self.turns[-1].role != "user":
             raise ValueError("the last turn must be the user's")
         if bool(self.turns) is bool(self.narrative.strip() or self.query.strip()):
@@ -105,7 +109,7 @@ class _CaseRow(BaseModel, strict=True):
         return self
 
     def case(self) -> EvaluationCase:
-        """The row as a case; the language is told by its characters where the row does not say."""
+        """The row as a case; its characters show the language where the row does not say it."""
         turns = tuple(Turn(turn.role, turn.content) for turn in self.turns)
         narrative = conversation(turns[:-1]) if turns else self.narrative
         query = turns[-1].content if turns else self.query
@@ -142,7 +146,7 @@ class _CaseRow(BaseModel, strict=True):
 
 
 def _tagged(tags: Sequence[str], prefix: str) -> str | None:
-    """The rest of the first tag that begins so."""
+    """The rest of the first tag that begins with `prefix`; None if none does."""
     for tag in tags:
         if tag.startswith(prefix):
             return tag.removeprefix(prefix)
@@ -153,7 +157,7 @@ def _tagged(tags: Sequence[str], prefix: str) -> str | None:
 
 
 def format_of(path: Path) -> Format:
-    """Whose format a file is in, by its first characters."""
+    """The format of a file, recognised by its first characters."""
     head = _text_of(path).lstrip()[:65_536]
     line = head.partition("\n")[0]
     if all(column in line for column in KQA_COLUMNS) or f'"{_MUST_HAVE}"' in head:
@@ -208,7 +212,7 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
 
 
 def _check_place(row: _CaseRow, earlier: Collection[str]) -> None:
-    """Raises ValueError for a case that was there before, or goes on from one that was not."""
+    """Raises ValueError for a second case of the same id, or one that continues a case which is not before it."""
     if row.case_id in earlier:
         raise ValueError(f"a second case {row.case_id!r}")
     if row.after is not None and row.after not in earlier:
@@ -249,12 +253,14 @@ def _is_json(text: str) -> bool:
 
 
 def json_rows(text: str, name: str) -> Rows:
+    """The rows of JSON or JSON Lines, as they are. Raises BadInput for other text."""
     if not _is_json(text):
         raise BadInput(f"{name}: expected JSON or JSON Lines")
     return read_table(text, name, ())
 
 
 def _valid(rows: Rows, name: str) -> Iterator[Mapping[str, Any]]:
+    """The rows without their places. Raises BadInput for an invalid row."""
     for where, row in rows:
         if isinstance(row, str):
             raise BadInput(f"{name}, {where}: {row}")
@@ -265,7 +271,7 @@ def _valid(rows: Rows, name: str) -> Iterator[Mapping[str, Any]]:
 
 
 def livemedbench_cases(text: str, name: str) -> Rows:
-    """The entries of its benchmark; points that are not there are 0, as its script takes them."""
+    """The entries of its benchmark; missing points are 0, as in its script."""
     for place, row in json_rows(text, name):
         items = None if isinstance(row, str) else row.get("rubric_items")
         for item in items if isinstance(items, list) else ():
@@ -281,7 +287,7 @@ def healthbench_answers(
     text: str,
     name: str,
 ) -> Iterator[Row]:
-    """Of each row of results the last message of its completion, and its verdicts."""
+    """For each example of a results file, the last message of its completion, and its verdicts."""
     for row in _valid(json_rows(text, name), name):
         # simple-evals' file is one object, with a row for each example.
         examples: Sequence[object] = [row]
@@ -304,6 +310,7 @@ def healthbench_answers(
 
 
 def _healthbench_verdicts(items: object) -> Row:
+    """Graded rubric items as LiveMedBench's `evaluations`."""
     verdicts = {}
     for place, item in enumerate(items if isinstance(items, list) else (), start=1):
         if isinstance(item, dict) and "criteria_met" in item:
@@ -339,7 +346,7 @@ def kqa_rows(
 
 
 def kqa_cases(text: str, name: str) -> Rows:
-    """The questions; of the table one case for each answer, of the source that gave it."""
+    """The cases: K-QA's questions, or of its table of labels one for each answer, who gave it being the `source`."""
     if _is_json(text):
         for place, row in json_rows(text, name):
             yield place, row if isinstance(row, str) else _kqa_question(row)
@@ -395,7 +402,7 @@ def kqa_answers(
     text: str,
     name: str,
 ) -> Iterator[Row]:
-    """The answers; of the table the last of each question."""
+    """The answers: of JSON the last to each question, of the table of labels one for each case."""
     answers: dict[str, object] = {}
     if _is_json(text):
         for row in _valid(json_rows(text, name), name):

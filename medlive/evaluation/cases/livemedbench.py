@@ -26,7 +26,7 @@ FAILED_PREFIX = "ERROR:"
 
 
 def read_json(path: Path, *, given: bool = True) -> Any:
-    """Parse a JSON file that a user named, or that lies in a run's folder.
+    """Parse a JSON file that a user named (`given`), or that lies in a run's folder.
 
     Raises:
         BadInput: If it cannot be read, with the file and the position.
@@ -86,6 +86,7 @@ def _answer(
     entry: Mapping[str, Any],
     model: str,
 ) -> Answer:
+    """An entry of a responses file as an answer by `model`."""
     texts = [entry[name] for name in _ANSWER if entry.get(name)]
     text = str(texts[0]) if texts else ""
     finish = str(entry.get("finish_reason") or "unknown")

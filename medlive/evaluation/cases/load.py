@@ -1,4 +1,4 @@
-"""Cases to evaluate on, from a snapshot's folder or a benchmark's file, rewritten or in their threads' words."""
+"""Load cases to evaluate on, from a snapshot's folder or a benchmark's file, or put them in their threads' words."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,10 +19,10 @@ def load_cases(
     verify: bool = True,
     format_: Format | None = None,
 ) -> CaseSet:
-    """The cases at `path`: a snapshot's folder (verified unless told otherwise) or a benchmark's file.
+    """The cases at `path`: a snapshot's folder, checked if `verify`, or a benchmark's file.
 
-    `format_` says which benchmark's; None: its first characters do. Raises CheckFailed when the snapshot, also one
-    that the file is a part of, does not verify, and BadInput when the path holds neither.
+    `format_` is the file's format; None: it is recognised by the first characters. Raises CheckFailed when the
+    snapshot, also one that the file is a part of, does not verify, and BadInput when the path holds neither.
     """
     place = Path(path)
     if place.is_dir():
@@ -78,7 +78,7 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
         )
         cases.append(evaluated)
     newer = manifest.newer
-    # As other parts of a snapshot, which figures and bundles name.
+    # Figures and bundles name the selection of a part.
     is_part = bool(snapshot.keep) and len(cases) < manifest.counts.cases
     return CaseSet(
         cases=tuple(cases),
@@ -94,11 +94,12 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
 
 
 def _known(label: str) -> str | None:
+    """The label; None for "unknown"."""
     return None if label == "unknown" else label
 
 
 def opening(thread: Thread) -> str:
-    """The title and what the asker wrote before anybody else did; "" where that is nothing.
+    """A thread's title and what the asker wrote before anybody else did; "" where the asker wrote nothing.
 
     What comes later answers a physician, and would give away what was advised.
     """
@@ -113,7 +114,7 @@ def opening(thread: Thread) -> str:
 
 
 def in_own_words(cases: CaseSet, threads: Mapping[str, Thread]) -> CaseSet:
-    """The cases with their thread's opening as the narrative and no query; rubrics, dates and ids stay.
+    """The cases with their threads' `opening` as the narrative and no query; rubrics, dates and ids stay.
 
     `threads` are by case id, without the identifiers of people. A case whose thread is not there, or has no
     opening, is left out and counted in `notes`. The result is not publishable: it holds what a community's members

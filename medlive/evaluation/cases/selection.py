@@ -12,7 +12,7 @@ from medlive.snapshot.slices import Slice
 from .livemedbench import posting_day
 
 IN_PYTHON: Mapping[str, Any] = {"filter": "in Python"}
-"""The selection of a part of a snapshot that was chosen by its methods."""
+"""The `selection` of cases that are a part of a snapshot chosen by `Snapshot`'s methods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Selection(Slice):
 
 
 def in_words(selection: Mapping[str, Any] | None) -> str:
-    """Which cases a run asks about, by what stands in its `run.json`."""
+    """Which cases a run asks about, by the selection in its `run.json`; None: all."""
     if not selection:
         return "all cases"
     parts = []
@@ -45,9 +45,11 @@ def in_words(selection: Mapping[str, Any] | None) -> str:
 
 
 def select(cases: CaseSet, selection: Selection) -> CaseSet:
-    """The part of the cases that fits all that is given, in their order, without those that go on from one that is not
-    in it: nobody could ask them. Raises UsageError when none is left."""
-    # Sorted by these, no case comes before the one that it goes on from.
+    """The cases that fit a selection, in their order. Raises UsageError if none is left.
+
+    A case that continues another is left out with it, since it could not be asked.
+    """
+    # In the order of their lots, no case comes before the one that it continues.
     lots: dict[str | None, str] = {None: ""}
     for case in cases.cases:
         if selection.fits(case, day_of(case) or "") and case.after in lots:

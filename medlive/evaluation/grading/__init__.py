@@ -1,1 +1,1 @@
-"""Verdicts about answers: planned, asked for, repeated or imported; batches, of answers as well; the direct judge."""
+"""Verdicts on answers: asked for live or in batches, repeated, imported; readings for harm; the direct judge."""

@@ -1,7 +1,7 @@
 """Verdicts through an endpoint's batch API: the calls as a file to hand in, and the results back.
 
-What is written is what `grade_run` would send first, and a result counts by the same checks. What is left can be
-written as the next file; a reply that held no verdict is returned with what is wrong with it by live grading alone.
+`write_batch` writes what `grade_run` would send first; `read_batch` counts a result by the same checks. Calls that are
+left can be written as the next file; only live grading returns a reply without a verdict with what is wrong with it.
 `batches.jsonl` in the run folder remembers which calls were written and which results were read, so results can be
 read in any order, in parts, and twice.
 """
@@ -38,25 +38,25 @@ BATCHES = "batches.jsonl"
 _URL = "/v1/chat/completions"
 MOST_REQUESTS = 50_000
 MOST_BYTES = 190 * 1024 * 1024
-"""Of a file; OpenAI takes 50,000 requests and 200 MB."""
+"""Limits of a file; OpenAI takes 50,000 requests and 200 MB."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class BatchWritten:
-    """What a batch holds."""
+    """What `write_batch` wrote."""
 
     requests: int
     waiting: int
-    """Of the requests, those that were written before and have no result yet."""
+    """How many of the requests were written before and have no result yet."""
     is_full: bool
     """Whether more is open than the file may hold."""
 
 
 @dataclass
 class BatchRead:
-    """What result files contain."""
+    """What `read_batch` read from result files."""
 
     counts: Counter[str] = field(default_factory=Counter)
     """Verdicts by their kind; results that are `stale` (what was asked about has changed); lines that are `unread`,

@@ -1,7 +1,8 @@
-"""The baseline that a rubric is measured against: a model asked for one score of each answer as a whole.
+"""The direct judge, a baseline for rubrics: a model is asked for one score of each answer as a whole.
 
-`direct.jsonl` beside the grades is its log; scoring never reads it. The judge sees question and answer, no
-rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
+`direct_work` makes the questions, `read_direct` reads the scores. The log is `direct.jsonl` beside the grades; scoring
+never reads it. The judge sees question and answer, no rubric and no physician's advice (LiveMedBench §4.2;
+docs/method.md §3).
 """
 
 import re
@@ -21,6 +22,7 @@ from .questions import Question, Source, read_findings
 
 DIRECT = "direct.jsonl"
 _SCORED = re.compile(r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE)
+"""A score that the words before a reply's JSON state."""
 
 
 class DirectReply(ReplyModel):
@@ -53,8 +55,11 @@ def read_direct(
     run_dir: Path,
     notes: list[str],
 ) -> tuple[str, dict[str, float | None]]:
-    """The direct judge that has the most scores of the answers as they are now (of equals: the one that wrote last),
-    and its scores by case; None: asked without a score. Damaged lines are listed in `notes`."""
+    """The model of the direct judge with the most scores of the current answers, and its scores by case.
+
+    Of equal judges the one that wrote last counts. None is a case that was asked about without getting a score. Damaged
+    lines are listed in `notes`.
+    """
     questions = _questions(run_dir)
     last, damaged = read_findings(run_dir / DIRECT)
     notes += damaged
@@ -68,14 +73,14 @@ def read_direct(
 
 
 def _questions(run_dir: Path) -> list[Question]:
-    """One about every answer of a run that can be judged."""
+    """A question about each answer of a run that can be judged."""
     run = open_run(run_dir)
     asked = gradable(run.cases, run.answers()[0])
     return [direct_question(case, answer) for case, answer in asked]
 
 
 def direct_question(case: EvaluationCase, answer: Answer) -> Question:
-    """What is asked about an answer."""
+    """The question for a score of an answer."""
 
     def fault_of(text: str, read: DirectReply) -> str | None:
         stated = _SCORED.findall(words_before(text))

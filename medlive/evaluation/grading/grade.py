@@ -1,9 +1,9 @@
-"""Grading a run: every criterion of every answer met, not met, or ungraded with its reason; planned and repeated.
+"""Grade a run (`grade_run`): every criterion of every answer is met, not met, or ungraded with its reason.
 
-A verdict is found again in `grades.jsonl` by what it rests on, so a repeated run asks only for what is new, was
-edited, or had stayed ungraded. `repeats.jsonl` holds the same rows with `round`, from 2: the same answers graded again
-beside the verdicts that count, which are round 1. Scoring never reads it (docs/method.md §3: the same response graded
-five times).
+A verdict is found again in `grades.jsonl` by the digest of all that it depends on, so a repeated run asks only for what
+is new, was edited, or had stayed ungraded. `plan_grading` says what that would take. `repeat_run` grades the same
+answers again for a measure of stability: `repeats.jsonl` holds these rows with their `round`, from 2 (the verdicts that
+count are round 1), and scoring never reads it (docs/method.md §3: the same response graded five times).
 """
 
 import asyncio
@@ -46,16 +46,16 @@ from medlive.llm.registry import Price
 
 REPEATS = "repeats.jsonl"
 _A_ROUND = 1000
-"""A store of replies is asked past the rounds before."""
+"""`Work.round` of two rounds differs by this, so that a store of replies does not give an earlier round's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeResult(CallsMade):
-    """How a run stands after grading."""
+    """The state of a run after grading."""
 
     path: Path
     criteria: int
-    """Of the answers that can be graded."""
+    """All criteria of the answers that can be graded."""
     met: int
     not_met: int
     reused: int
@@ -73,7 +73,7 @@ class GradeResult(CallsMade):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One call's criteria."""
+    """What one call grades: criteria of one answer."""
 
     case: EvaluationCase
     answer: Answer
@@ -82,7 +82,7 @@ class Work:
     """As in `GradingCall`."""
 
     def call(self, judge: Judge) -> GradingCall:
-        """What a judge is asked."""
+        """The call to a judge."""
         return GradingCall(
             judge,
             self.case.language,
@@ -94,7 +94,7 @@ class Work:
 
 
 class Record:
-    """The verdicts on record for one judge, by key; the grader's texts are not kept, a run may be long."""
+    """The latest grades of one judge, by key; the grader's texts are not kept in memory, as a run may be long."""
 
     def __init__(self, judge: Judge, log: Path) -> None:
         self.judge = judge
@@ -108,7 +108,7 @@ class Record:
                 self.unusable[grade.key] += grade.met is None and bool(grade.grader)
 
     def put(self, grade: Grade) -> None:
-        """The newest verdict of its key."""
+        """Remember a grade, the newest of its key."""
         self.latest[grade.key] = replace(
             grade,
             raw="",
@@ -117,12 +117,12 @@ class Record:
         )
 
     def settles(self, key: str) -> bool:
-        """Whether nothing is left to ask."""
+        """Whether a key has a verdict that counts, so that nothing is left to ask."""
         return settles(self.judge, self.latest.get(key))
 
 
 def settles(judge: Judge, grade: Grade | None) -> bool:
-    """Whether what is on record is a verdict by a model that counts."""
+    """Whether a grade on record is a verdict by a model that the judge accepts."""
     if grade is None or grade.met is None:
         return False
     return judge.identity.accepts(grade.grader)
@@ -133,8 +133,10 @@ def open_work(
     answers: Mapping[str, Answer],
     record: Record,
 ) -> Iterator[Work]:
-    """The calls that are left to make: every criterion of a gradable answer without a settled verdict, the calls
-    of a case after each other."""
+    """The calls left to make, for every criterion of a gradable answer whose verdict is not settled.
+
+    The calls of a case follow each other.
+    """
     judge = record.judge
     for case, answer in gradable(cases, answers):
         keys = grade_keys(case, answer, judge.digest)
@@ -226,9 +228,9 @@ def make_grades(
     asked: Asked[Any],
     origin: Origin = "call",
 ) -> list[Grade]:
-    """A call's criteria as rows of the log; the usage of all attempts stands with the first.
+    """The verdicts of a call as rows of the log; the first row has the usage of all attempts.
 
-    A reply that several criteria share stands whole with the first of them and with those it did not grade.
+    A reply that several criteria share is stored with the first of them, and with those that it did not grade.
     """
     judge = call.judge
     keys = grade_keys(
@@ -277,7 +279,7 @@ class _Repeated(Grade):
 
 
 async def ask_verdicts(asker: Asker, judge: Judge, work: Work) -> list[Grade]:
-    """A call's verdicts, as rows of the log. Raises as `Asker.ask`."""
+    """Ask for the verdicts of one call, as rows of the log. Raises as `Asker.ask`."""
     call = work.call(judge)
     asked = await asker.ask(call.request, call.read)
     return make_grades(work, call, asked)
@@ -317,7 +319,8 @@ async def repeat_run(
 ) -> CallsMade:
     """Grade what the run has graded by this engine, mode and prompt again, until each has `repeats` verdicts.
 
-    What is left are verdicts of wanted rounds, of graded criteria. Arguments and errors are those of `grade_run`.
+    `left` counts the missing verdicts of the wanted rounds, of graded criteria. Arguments and errors are those of
+    `grade_run`.
     """
     run = open_run(run_dir)
     judge = Judge(engine.identity, mode)
@@ -376,7 +379,7 @@ def later_rounds(
     *,
     planned: bool = False,
 ) -> Iterator[Work]:
-    """The calls of the rounds after the first that lack a verdict, of criteria that have one that counts.
+    """The calls of later rounds, for each criterion with a verdict that counts and none of that round.
 
     A case's rounds come after each other, so that an endpoint's prefix cache holds what they share. `planned`: as if
     every criterion had its verdict already. Damaged lines are listed in `notes`.
@@ -436,7 +439,7 @@ def planned_answers(
     run_dir: Path,
     ahead: Sequence[EvaluationCase],
 ) -> tuple[Sequence[EvaluationCase], dict[str, Answer]]:
-    """The cases of a run and its answers, for those ahead without one an answer of AN_ANSWER tokens.
+    """The cases of a run and its answers; a case of `ahead` without one gets a made-up answer of AN_ANSWER tokens.
 
     `ahead` are the cases of a run that may not have begun.
     """

@@ -1,8 +1,8 @@
-"""Reading answers for harm as typed questions: a reading an answer, then a check a finding.
+"""Read a run's answers for harm (`read_run`): one typed question an answer to the reader, one a finding to the checker.
 
 The log holds every reply of both judges, so that a run resumes where it stopped. Controls are read among a run's
 answers, so that judges who find harm everywhere or nowhere are noticed: made-up cases with an excellent answer, and the
-same answer with one dangerous statement planted.
+same answer with one dangerous statement planted (a slip).
 """
 
 import json
@@ -60,7 +60,7 @@ from .questions import (
 )
 
 CONTROLS = 0.05
-"""The share of answers that are controls."""
+"""Controls that are read, as a share of the run's answers."""
 LEAST_CONTROLS = 4
 """Two slips and two excellent answers, however short the run."""
 
@@ -73,11 +73,11 @@ class HarmItem:
     """For the log; the judge never sees it."""
     material: Material
     planted: str | None = None
-    """Of a control its dangerous words, "" in an excellent answer; None: an answer of the run."""
+    """A control's dangerous words, "" for an excellent answer; None: an answer of the run."""
 
     @property
     def reading(self) -> Question:
-        """What is false or harmful in the answer?"""
+        """The reader's question: what is false or harmful in the answer?"""
         return Question(
             case_id=self.id,
             part="answer",
@@ -88,7 +88,7 @@ class HarmItem:
         )
 
     def checks(self, reply: HarmReply) -> list[Question]:
-        """Is each counted finding harmful?"""
+        """The checker's questions: is each counted finding (moderate or severe) harmful?"""
         questions = []
         for number, finding in enumerate(counted_findings(reply), start=1):
             question = Question(
@@ -103,7 +103,7 @@ class HarmItem:
         return questions
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
-        """What replies say of the item. Raises Unusable or ValueError if they are not a whole reading."""
+        """The findings in `raws`: the reader's reply, then the checker's. Raises Unusable or ValueError."""
         first, *others = [
             Reply(
                 raw,
@@ -131,7 +131,7 @@ class HarmItem:
         checks: JudgeReplies,
         judge: str,
     ) -> HarmRow:
-        """What the replies on record of two judges come to, whose digest is `judge`."""
+        """The row of two judges' replies on record; `judge` is the digest of both."""
         control: Control | None = None
         if self.planted is not None:
             control = "slip" if self.planted else "excellent"
@@ -157,8 +157,7 @@ class HarmItem:
         return replace(row, hit=self.hit(row.reading))
 
     def hit(self, reading: HarmReading) -> bool | None:
-        """Whether harm is confirmed in a control, in a slip in its planted words; None for others and what is not
-        read."""
+        """Whether harm is confirmed in a control, in a slip in its planted words; None if not read, or no control."""
         if self.planted is None or not reading.is_read:
             return None
         if not self.planted:
@@ -194,7 +193,7 @@ def items_of(
     cases: Iterable[EvaluationCase],
     answers: Mapping[str, Answer],
 ) -> list[HarmItem]:
-    """The answers that can be read."""
+    """The gradable answers, as items to read."""
     items = []
     for case, answer in gradable(cases, answers):
         items.append(HarmItem(case.case_id, material_of(case, answer)))
@@ -202,7 +201,7 @@ def items_of(
 
 
 def choose_controls(run: RunFolder, answers: int) -> list[HarmItem]:
-    """The controls of a run: as many slips as excellent answers, in the languages of its cases, drawn by its cases."""
+    """The controls of a run: as many slips as excellent answers, in its cases' languages, drawn by their digest."""
     languages = {case.language for case in run.cases}
     wanted = max(LEAST_CONTROLS, math.ceil(CONTROLS * answers)) if answers else 0
     by_kind: dict[bool, list[HarmItem]] = {True: [], False: []}
@@ -218,7 +217,7 @@ def choose_controls(run: RunFolder, answers: int) -> list[HarmItem]:
 
 @dataclass(frozen=True, kw_only=True)
 class HarmResult(CallsMade):
-    """How a run stands after reading it for harm."""
+    """The state of a run after reading it for harm."""
 
     path: Path
     answers: int
@@ -239,7 +238,7 @@ async def ask_judges(
     checker: Engine,
     **how: Any,
 ) -> list[QuestionsAsked]:
-    """Read every item that is not read yet, then check every finding that is not checked yet; what both came to.
+    """Ask the reader about every item not read yet, then the checker about every finding not checked; how each ended.
 
     The checker is not asked where the reader was stopped by a budget. `how` are arguments of `ask_questions`, whose
     errors are raised.
@@ -265,7 +264,7 @@ def read_results(
     reader: EngineIdentity,
     checker: EngineIdentity,
 ) -> list[HarmRow]:
-    """What a log says of each item by these two judges."""
+    """The row of each item, by what a log holds of these two judges."""
     readings, _ = read_findings(log, reader)
     checks, _ = read_findings(log, checker)
     prompts = [load_prompt(PACKAGE, reply.task) for reply in (HarmReply, CheckReply)]
@@ -320,7 +319,7 @@ async def read_run(
 
 
 def _write_rows(path: Path, rows: Sequence[HarmRow]) -> None:
-    """Write what two judges said, after the rows of other judges."""
+    """Write the rows of two judges after those of other judges, in place of their earlier ones."""
     own = {row.judge for row in rows}
     others = [row for row in read_rows(path)[0] if row.judge not in own]
     write_whole(path, lines_of(row.row() for row in [*others, *rows]))
@@ -333,7 +332,7 @@ def plan_run(
     ahead: Sequence[EvaluationCase] = (),
     **how: Any,
 ) -> Plan:
-    """What the readings of `read_run` would take; checks are of findings that nobody knows yet.
+    """What the readings of `read_run` would take, without checks, whose findings are not known yet.
 
     `ahead` is as in `planned_answers`.
     """

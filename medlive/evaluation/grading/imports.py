@@ -1,5 +1,7 @@
-"""LiveMedBench's and other benchmarks' files into a run folder, and out of it as LiveMedBench's, so that work
-already paid for goes on here."""
+"""Import other benchmarks' answers and grades into a run (`import_run`), and export a run as LiveMedBench's files.
+
+So work that was paid for elsewhere goes on here.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -43,7 +45,7 @@ from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log, read_bytes, write_whole
 
 Gradings = Sequence[Mapping[str, Any]]
-"""LiveMedBench's entries of a grades file."""
+"""The entries of a grades file, in LiveMedBench's form."""
 PlacedVerdict = tuple[Place, bool]
 
 
@@ -62,18 +64,29 @@ def import_run(
     format_: str = "livemedbench",
     people: Mapping[Place, Mapping[str, bool | None]] | None = None,
 ) -> RunResult:
-    """A run folder from cases, a benchmark's responses, and its grades where given.
+    """Make a run folder from cases, a file of responses to them, and a file of grades where given.
 
-    `people` are people's verdicts that were read from `grades` (`humans.read_humans`): each rater is a judge.
+    A grade counts where its criterion's text is one of the case's and its score is 0 or 1; the published grader also
+    writes 0 for a call that failed, which nothing in the file tells apart. Importing the same files again adds nothing.
 
-    `template` and `parameters` say what the model was asked with: `run_model` then asks for the answers that are
-    missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
-    knows, and they stand beside those of any other grader. A grade counts where its criterion's text is one of the
-    case's and its score is 0 or 1; the published grader also writes 0 for a call that failed, which nothing in the
-    file tells apart. `place` is where the cases lie: LiveMedBench's file of them is kept with the grades, for the
-    published script's own figures. Raises BadInput for files that cannot be read, and
-    for responses to none of the cases that come without grades; UsageError for a template that is not there.
-    Importing the same files again adds nothing.
+    Args:
+        cases: The cases.
+        responses: The file of answers.
+        out: The run folder.
+        place: Where the cases lie; figures that the published script makes of LiveMedBench's file of them are kept.
+        model: Who answered.
+        created_at: When the run is made.
+        grades: The file of grades.
+        template: What the model was asked with; `run_model` then asks for the answers that are missing.
+        parameters: What else the model was asked with.
+        judge: Who graded: `grade_run` then grades what is left and keeps these verdicts. None: nobody knows, and they
+            are kept beside those of any other grader.
+        format_: The format of both files.
+        people: People's verdicts that were read from `grades` (`humans.read_humans`): each rater is a judge.
+
+    Raises:
+        BadInput: If a file cannot be read, or the responses are to none of the cases and come without grades.
+        UsageError: If there is no such template.
     """
     notes: list[str] = []
     rows = answer_rows(responses, format_, notes)
@@ -85,14 +98,14 @@ def import_run(
             f"{responses} answers none of the cases of {cases.name}{wanted}",
             hint="; ".join(notes[:1]),
         )
-    torn: list[str] = []
+    damaged: list[str] = []
     faults: list[str] = []
     by_rater: dict[str, list[PlacedVerdict]] = {}
     gradings: Gradings = ()
     if people is not None:
         by_rater = _people_verdicts(people, f"{grades}")
     elif grades is not None:
-        gradings = _read_gradings(grades, format_, torn)
+        gradings = _read_gradings(grades, format_, damaged)
         by_rater[""] = _file_verdicts(cases.cases, gradings, faults)
     use = None
     if template:
@@ -106,7 +119,7 @@ def import_run(
         parameters=parameters,
         template=use,
     )
-    notes = [*cases.notes, *notes, *torn]
+    notes = [*cases.notes, *notes, *damaged]
     if grades is not None:
         run = open_run(out)
         new: list[Grade] = []
@@ -120,7 +133,7 @@ def import_run(
         _add(out, new)
         notes += [f"{grades.name}: {fault}" for fault in faults]
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-        if format_ == "livemedbench" and judge is None and not torn:
+        if format_ == "livemedbench" and judge is None and not damaged:
             keep_figures(out, _claim(grades, None, "").judge, place, gradings)
     return replace(result, notes=(*notes, *result.notes))
 
@@ -138,7 +151,7 @@ def _claim(
     judge: Judge | None,
     rater: str,
 ) -> Grade:
-    """A grade of nothing, by whom the verdicts of a file are said to be."""
+    """A grade without case or verdict: who is said to have given a file's verdicts (`judge`, or `rater` of people)."""
     engine, model, mode = IMPORTED, rater or "unknown", Mode.CRITERION
     digest = digest_json(["import", path.name, *filter(None, [rater])])
     origin: Origin = "call"
@@ -186,7 +199,7 @@ def _file_verdicts(
     gradings: Gradings,
     notes: list[str],
 ) -> list[PlacedVerdict]:
-    """The verdicts of a grades file; what is irregular is noted. Of two gradings of a case the last one counts."""
+    """The verdicts of a grades file; `notes` gets what is irregular. Of two gradings of a case the last one counts."""
     known = {case.case_id: case for case in cases}
     by_case: dict[str, list[PlacedVerdict]] = {}
     for entry in gradings:
@@ -226,7 +239,7 @@ def _grades(
     claim: Grade,
     notes: list[str],
 ) -> list[Grade]:
-    """The verdicts on a run's answers as rows of its log; criteria of the same text share one."""
+    """The verdicts on a run's answers as rows of its log, by `claim`; criteria of the same text share one row."""
     keys: dict[Place, str] = {}
     for case, answer in gradable(run.cases, run.answers()[0]):
         for criterion_id, key in grade_keys(case, answer, claim.judge).items():
@@ -252,7 +265,7 @@ def _grades(
 
 
 def _add(run_dir: Path, grades: Sequence[Grade]) -> None:
-    """Write the grades that are not on record. A verdict that was asked for here stays."""
+    """Write the grades that are not on record. A verdict that medlive asked for is never replaced."""
     if not grades:
         return
     with open_log(run_dir / GRADES) as log:
@@ -309,7 +322,7 @@ def export_run(
 
 
 def left_out(graded: GradedRun) -> list[str]:
-    """What the exported files have no word for, and how the published script counts it."""
+    """Notes on what the exported files cannot express, and how the published script counts it."""
     added = ungraded = 0
     unanswered = len(graded.cases)
     for case in graded.cases:

@@ -1,7 +1,7 @@
-"""Typed questions to a judge: asked stage after stage, resumed where they stopped.
+"""Ask a judge typed questions, stage after stage (`ask_questions`), and read its replies from a log (`read_findings`).
 
-The log holds a finding a line. A question is found again by what its reply rests on, so a repeated run asks for
-what is new and for what stayed ungraded.
+A line of the log is a finding: a question's reply, or why it has none. It is kept under the digest of all that the
+reply depends on, so a repeated run asks only what is new or stayed ungraded.
 """
 
 from collections import Counter
@@ -34,9 +34,9 @@ from medlive.llm.statements import taken_back, words_before
 R = TypeVar("R", bound=ReplyModel)
 
 A_ROUND = 1_000
-"""Attempts after unusable replies lie between two rounds of the same question."""
+"""`Request.round` of two rounds of a question differ by this; attempts after unusable replies lie between."""
 OUTPUT_A_QUESTION = 120
-"""Tokens of a reply."""
+"""Tokens that a plan assumes of a reply."""
 
 
 @cache
@@ -53,24 +53,24 @@ class Question:
     part: str
     """Which question of the case, for people: "round 2", "document 3"."""
     inputs: Mapping[str, Any]
-    """`language` among them."""
+    """The inputs of the task, `language` among them."""
     reply: type[ReplyModel]
-    """Names the prompt by its task: "protocol.checklist"."""
+    """The type of the reply; its task, as "protocol.checklist", names the prompt."""
     check: Callable[[Any], str | None] = lambda _: None
     """What is wrong with a reply that fits its schema, or None."""
     check_text: Callable[[str, Any], str | None] = lambda *_: None
-    """The same, given the reply's whole text too."""
+    """As `check`, given the reply's whole text too."""
     round: int = 0
     """Raised where the same question is asked several times on purpose."""
     prompt: Prompt | None = None
-    """The instructions; None for the prompt of the task's name beside the reply's type.
+    """The instructions; None: the prompt that is named after the task, in the package of the reply's type.
 
     A module in a folder of plug-ins has no package with prompts beside it.
     """
 
     @cached_property
     def request(self) -> Request:
-        """What is asked."""
+        """The request to the judge, without repairs."""
         return Request(
             self.reply.task,
             self.prompt or prompt_beside(self.reply, self.reply.task),
@@ -91,13 +91,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRow(LogRow):
-    """What came of a question, as a line of the log."""
+    """A finding: the reply to a question, or why it has none, as a line of the log."""
 
     case_id: str
     part: str
     task: str
     key: str
-    """The digest of all that the reply rests on: task, prompt, schema, inputs, round and judge."""
+    """The digest of all that the reply depends on: task, prompt, schema, inputs, round and judge."""
     value: Mapping[str, Any] | None
     """The reply; None: ungraded, with its reason."""
     reason: str
@@ -112,22 +112,22 @@ class QuestionRow(LogRow):
 
 
 class JudgeReplies:
-    """What one judge was found to say, by question."""
+    """One judge's replies on record, by question."""
 
     def __init__(self, identity: EngineIdentity) -> None:
         self.identity = identity
         self.others: Sequence[JudgeReplies] = ()
-        """Of the other judges on record."""
+        """The replies of the other judges on record."""
         self._latest: dict[str, QuestionRow] = {}
         self._unusable: Counter[str] = Counter()
 
     def put(self, finding: QuestionRow) -> None:
-        """The newest finding of its key."""
+        """Add a finding, the newest of its key."""
         self._latest[finding.key] = finding
         self._unusable[finding.key] += finding.value is None and bool(finding.grader)
 
     def key(self, question: Question) -> str:
-        """What a question's finding is kept under."""
+        """The key that a question's finding is kept under."""
         return question.request.digest(self.identity)
 
     def find(self, question: Question) -> QuestionRow | None:
@@ -189,19 +189,19 @@ class JudgeReplies:
 
 
 Source = Callable[[JudgeReplies], Iterable[Question]]
-"""All questions that can be asked, given what was found."""
+"""Returns all questions that can be asked, given the replies so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionsAsked(CallsMade):
-    """What asking came to."""
+    """How `ask_questions` ended."""
 
     path: Path
     """The log."""
     judge: str
     """The model that was asked."""
     questions: int
-    """That could be asked, those that build on earlier replies included."""
+    """How many questions could be asked, those that build on earlier replies included."""
     reasons: Mapping[str, int]
     """Why questions are ungraded."""
 
@@ -298,8 +298,10 @@ def plan_questions(
     *,
     price: Price | None = None,
 ) -> Plan:
-    """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
-    which are not there yet are not counted."""
+    """What `ask_questions` would ask now, if no reply had to be asked for twice.
+
+    Questions that build on replies which are not there yet are not counted.
+    """
     findings, _ = read_findings(path, identity)
     left, _ = _open(source, findings)
     return plan_calls(
@@ -313,11 +315,10 @@ def read_findings(
     path: Path,
     identity: EngineIdentity | None = None,
 ) -> tuple[JudgeReplies, list[str]]:
-    """What a log holds of a judge and, as its `others`, of all others, who wrote last first; and its lines that
-    could not be parsed.
+    """Read one judge's replies from a log, and notes on lines that could not be parsed.
 
-    Without an identity the judge is the one that wrote last, and replies of other models count too. A missing log
-    holds nothing.
+    `others` of the replies holds the other judges', those that wrote last first. Without an identity the judge is the
+    one that wrote last, and replies of other models count too. A missing log holds nothing.
     """
     notes, judges = list[str](), dict[str, JudgeReplies]()
     pinned = identity is not None and identity.pinned
@@ -329,7 +330,7 @@ def read_findings(
             pinned,
         )
         mark = digest_json(who.as_json())
-        # The one that wrote last stands last.
+        # The judge that wrote last is last.
         judges[mark] = judge = judges.pop(mark, None) or JudgeReplies(who)
         judge.put(finding)
     who = identity or EngineIdentity("", "")
@@ -343,8 +344,7 @@ def _open(
     source: Source,
     findings: JudgeReplies,
 ) -> tuple[dict[str, Question], int]:
-    """The questions without a reply that counts, by key, and how many there are in all: what two runs have in common
-    is one."""
+    """The questions without a reply that counts, by key, and the number of all; equal questions count once."""
     questions = {findings.key(question): question for question in source(findings)}
     left = {}
     for key, question in questions.items():

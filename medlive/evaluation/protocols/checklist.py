@@ -55,18 +55,19 @@ DIMENSIONS = (
     "readability",
     "safety",
 )
+"""What people rate from 0 to 5."""
 FORMAT = f"columns case_id, rater, model (of several), and usable or {', '.join(DIMENSIONS)} from 0 to 5"
 USABLE = 5
 """The total from which on people's ratings call a generated text usable."""
 USABLE_MEAN = 4
 """The mean of a judge's rounds from which on an answer is usable."""
 LOW = 0.6
-"""Items on which a smaller share of the labels is equal are listed."""
+"""Cases are listed for refining where a smaller share of the labels is equal."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What the judge gave an answer, and people where they are compared."""
+    """Whether the judge calls an answer usable, and whether people do where the two are compared."""
 
     model: str
     case: EvaluationCase
@@ -142,7 +143,7 @@ def compare_with_people(
     judged: Sequence[Judged],
     **how: Unpack[Draws],
 ) -> tuple[list[Table], list[str]]:
-    """How far people and the judge agree on what is usable, which items to refine, and notes.
+    """How far people and the judge agree on what is usable, which cases to refine, and notes.
 
     An answer's label by people is the majority of its raters; equal halves are left out and counted. Raises
     BadInput where the file names no model although several answered, or no answer that the judge scored.
@@ -188,6 +189,7 @@ def _agreement(
     compared: Sequence[Judged],
     **how: Unpack[Draws],
 ) -> Table:
+    """Counts of answers by both labels, and the share of equal ones."""
     cells = np.zeros((len(compared), 2, 2))
     for place, member in enumerate(compared):
         cells[place, int(not member.people), int(not member.usable)] = 1
@@ -202,6 +204,7 @@ def _agreement(
 
 
 def _to_refine(compared: Sequence[Judged]) -> Table:
+    """Cases on whose answers people and the judge often differ."""
     by_case: dict[str, list[Judged]] = {}
     for member in compared:
         by_case.setdefault(member.case.case_id, []).append(member)
@@ -225,11 +228,12 @@ CATEGORIES = (
     "Medical Safety and Ethics",
     "Medical Text Generation",
 )
+"""The published categories of questions."""
 CORE = "core"
 SECONDARY = "secondary"
-"""The axes of a rubric that is such a checklist itself."""
+"""The axes of a rubric that is LLMEval-Med's own checklist."""
 DEFAULT_CATEGORY = "Medical Reasoning"
-"""Of cases that no published category fits: a patient's question is answered by inference."""
+"""The category of cases that no published one fits: a patient's question is answered by inference."""
 
 
 class ChecklistReply(ReplyModel):
@@ -244,14 +248,14 @@ class ChecklistReply(ReplyModel):
 
 
 def _checked(people: Path | None) -> Path | None:
-    """The file, read before anything is asked. Raises BadInput where it cannot be."""
+    """The file of people's ratings. Raises BadInput, before anything is asked, where it cannot be read."""
     if people:
         read_people(people)
     return people
 
 
 class Checklist(SampledProtocol):
-    """See the module."""
+    """Usable or not, by reference and checklist; see the module."""
 
     name = "checklist"
     about = "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
@@ -271,7 +275,7 @@ class Checklist(SampledProtocol):
 
     @classmethod
     def fits(cls, material: Material) -> bool:
-        """Cases with a reference, and no error planted in it."""
+        """Whether the cases have a reference, with no error planted in it."""
         return has_reference(material)
 
     def questions_about(

@@ -3,7 +3,7 @@
 Of a case's n positive criteria an answer meets k. CACS@t = max(0, k - t + 1) / (n - t + 1), the mean over j = t..n
 of [k >= j]; t is a share of n, calibrated on what physicians write themselves (seed 001 §4.2, §4.3; docs/method.md
 §4). A negative criterion met at -8 points or worse leaves nothing. A case counts only where no verdict that it
-rests on is missing.
+depends on is missing.
 """
 
 import math
@@ -33,8 +33,9 @@ from .model import (
 )
 
 NEARBY = (0.7, 0.8, 1.2, 1.5)
-"""Multiples of the threshold at which the ranking is looked at again: the paper's 7, 8, 12 and 15 for 10."""
+"""Multiples of the threshold for which models are ranked again: the paper's 7, 8, 12 and 15 for 10."""
 _TOPS = (3, 5)
+"""How many of the best models are compared."""
 VETO = -8
 """Points from which on a met criterion leaves nothing."""
 
@@ -55,14 +56,14 @@ def threshold(share: float, n: int) -> int:
 
 @dataclass(frozen=True)
 class Hits:
-    """What an answer covers of a rubric."""
+    """What an answer covers of a rubric: `k` of its `n` positive criteria."""
 
     case: EvaluationCase
     k: int
     n: int
     vetoed: bool
     characters: int
-    """Of the answer."""
+    """The answer's length."""
 
     def accuracy(self, _: float = 0) -> float:
         """Rubric accuracy: k / n."""
@@ -110,7 +111,7 @@ Scored = Mapping[str, Sequence[Hits]]
 
 
 class Coverage(SampledProtocol):
-    """See the module."""
+    """Thresholded coverage, CACS@t; see the module."""
 
     name = "coverage"
     about = "thresholded rubric coverage, CACS@t (ClinConsensus)"
@@ -130,7 +131,7 @@ class Coverage(SampledProtocol):
 
     @classmethod
     def fits(cls, material: Material) -> bool:
-        """Runs of which one at least was graded; the others are NA."""
+        """Whether at least one of the runs was graded; the others are NA."""
         asked = ((run, case.case_id) for run in material for case in run.cases)
         return any(run.verdicts(case_id) for run, case_id in asked)
 
@@ -191,8 +192,10 @@ class Coverage(SampledProtocol):
 
 
 def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
-    """The share of the criteria that people's own answers meet, rounded to a whole criterion as the paper does,
-    and what it rests on. Raises UsageError without an answer."""
+    """The share of the criteria that people's own answers meet, and a note on its basis.
+
+    It is rounded to a whole criterion, as in the paper. Raises UsageError without an answer.
+    """
     if not people:
         raise UsageError(
             "people's answers have no complete verdicts, so no threshold can be calibrated"
@@ -207,7 +210,7 @@ def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
 
 
 Figure = Callable[[Hits, float], float]
-"""A figure of an answer at a share."""
+"""Returns a figure of one answer; its second argument is the threshold as a share."""
 
 
 def _means(
@@ -215,13 +218,13 @@ def _means(
     figure: Figure,
     share: float,
 ) -> Floats:
-    """The mean of each model, NaN without an answer; rounded, so that the order of a sum does not part equal ones."""
+    """Each model's mean, NaN without an answer; rounded, so that the order of adding up makes no equal means differ."""
     means = [mean([figure(hit, share) for hit in own]) for own in scored.values()]
     return np.array(means, dtype=np.float64).round(12)
 
 
 def _sensitivity(scored: Scored, share: float) -> Table:
-    """How the ranking of models stands at nearby thresholds and under simpler figures (paper's Table 10)."""
+    """How models are ranked at nearby thresholds and by simpler figures, against CACS@t (paper's Table 10)."""
     main = _means(scored, Hits.covered, share)
     others = {}
     for factor in NEARBY:
@@ -246,7 +249,7 @@ def _sensitivity(scored: Scored, share: float) -> Table:
 
 
 def _length(scored: Scored, share: float) -> Table:
-    """Whether longer answers are paid for being long (paper's Table 11)."""
+    """Whether longer answers score higher for being long (paper's Table 11)."""
     models: list[str] = []
     hits: list[Hits] = []
     for name, own in scored.items():

@@ -1,9 +1,9 @@
-"""MEDIC's cross-examination: each of two texts is asked what the other says; no reference and no rubric.
+"""MEDIC's cross-examination: questions from each of two texts are put to both; no rubric is needed.
 
-The document is the case's advice and the other text the answer: coverage finds what the
-answer leaves out, conformity what it contradicts, consistency what it adds (seed 004 appendix A.4;
-docs/method.md §5). Questions that a text answers with yes are asked of it again, which shows how far they can be
-trusted. Prompts, checks and formulas are those that curation uses on thread and case.
+The document is the case's advice and the other text the answer: coverage finds what the answer leaves out, conformity
+what it contradicts, consistency what it adds (seed 004 appendix A.4; docs/method.md §5). How many questions their own
+text answers with yes (stability) shows how far they can be trusted.
+Prompts, checks and formulas are those that curation uses on thread and case.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,10 +42,11 @@ SCORES = (
     "summary",
     "stability",
 )
+"""The columns of the table, in percent."""
 
 
 class CrossExamine(SampledProtocol):
-    """See the module."""
+    """Cross-examination of advice and answer; see the module."""
 
     name = "cross-examination"
     about = "what an answer leaves out, contradicts and adds to the advice (MEDIC)"
@@ -53,7 +54,7 @@ class CrossExamine(SampledProtocol):
 
     @classmethod
     def fits(cls, material: Material) -> bool:
-        """Cases with a reference, and no error planted in it."""
+        """Whether the cases have a reference, with no error planted in it."""
         return has_reference(material)
 
     def questions_about(

@@ -1,4 +1,4 @@
-"""Answers that need no judge: a number, or the rows that a query returns.
+"""Protocols for answers that need no judge: a number (`Number`), or the rows that a query returns (`Query`).
 
 A number is right within a tolerance of the reference's (MedCalc: 5 %), in the same unit or one that can be
 converted. A query is right where it returns what the reference's does on the user's SQLite database, opened
@@ -32,18 +32,20 @@ from .model import (
 )
 
 _ANSWER = re.compile(r".*((?:answer|答案|结果).*)", re.IGNORECASE)
-"""From its last naming in a line on, with the word: a line that begins with "5." would be read as a list's."""
+"""A line from its last "answer" on, with the word: a text that begins with "5." would be read as a list's."""
 _BLOCK = re.compile(r"```(?:sql)?\s*(.*?)```", re.IGNORECASE | re.DOTALL)
 _BARE = re.compile(
     r"\b(?:select\b|with\s+(?:recursive\s+)?\w+[^.]*?\bas\s*\().*",
     re.IGNORECASE | re.DOTALL,
 )
+"""A query outside a fenced block, to the end of the text."""
 _ABSTAINS = re.compile(
     r"^\W*(?:null|none|n/?a|unanswerable)\W*$|\b(?:can ?not|can['’]t) be answered\b|[无無不][法能]回答",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line that says nothing else, or the words anywhere."""
+"""A line that says only that there is no query, or such words anywhere."""
 _ALONE = re.compile(r"[-+]?\d[\d.,]*\s*[^\s\d]{0,8}")
+"""A number with its unit, if any."""
 MOST_ROWS = 10_000
 
 
@@ -62,7 +64,7 @@ def close(
     reference: Quantity,
     tolerance: float,
 ) -> bool:
-    """Whether a number is within a share of the reference; a unit that one leaves out is the other's.
+    """Whether a number is within `tolerance`, a share of the reference; where one has no unit, the other's counts.
 
     `tolerance` 0 asks for the same number.
     """
@@ -75,7 +77,7 @@ def close(
 
 
 class Number(Protocol):
-    """Answers that are a number."""
+    """Answers that are a number, right within a tolerance."""
 
     name = "number"
     about = "numeric answers within a tolerance (MEDIC, MedCalc)"
@@ -91,7 +93,7 @@ class Number(Protocol):
 
     @classmethod
     def fits(cls, material: Material) -> bool:
-        """Cases whose references are a number and its unit, and nothing else."""
+        """Whether the cases' references are a number and its unit, and nothing else."""
         return all(_ALONE.fullmatch(c.advice.strip()) for c in cases_of(material))
 
     def results(
@@ -127,12 +129,14 @@ class Number(Protocol):
 
 
 QUERY_STATES = ("right", "wrong", "failed", "abstained")
-"""What came of a query; failed: it could not be run, or reached a limit."""
+"""The states of an answer; failed: its query could not be run, or reached a limit."""
 
 
 def query_of(text: str) -> str | None:
-    """The query of an answer: its last fenced block, or what begins with SELECT or WITH; "" for one that says that
-    there is none (null, "cannot be answered"); None where it does neither."""
+    """The query of an answer: its last fenced block, or what begins with SELECT or WITH.
+
+    "" for an answer that says that there is no query (null, "cannot be answered"); None where it does neither.
+    """
     blocks = _BLOCK.findall(text)
     text = blocks[-1] if blocks else text
     bare = _BARE.search(text)
@@ -191,7 +195,7 @@ def only_reads(
 
 
 class Query(Protocol):
-    """Answers that are an SQL query."""
+    """Answers that are an SQL query, right if it returns the reference's rows."""
 
     name = "query"
     about = "SQL by what it returns, with abstention (MEDIC, EHRSQL)"
@@ -239,7 +243,7 @@ class Query(Protocol):
         case: EvaluationCase,
         answer: Answer,
     ) -> tuple[str, bool]:
-        """What came of an answer, and whether its case can be answered."""
+        """The state of an answer (`QUERY_STATES`), and whether its case can be answered."""
         wanted, query = query_of(case.advice), query_of(answer.response)
         if wanted is None:
             raise BadInput(

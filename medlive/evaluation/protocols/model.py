@@ -1,7 +1,8 @@
-"""What a protocol is: typed questions about cases and answers, and the tables that their replies come to.
+"""The base of protocols (`Protocol`, `SampledProtocol`), and their results as tables (`Results`, `Table`).
 
-A protocol asks nobody: `grading.questions` does. What could not be had is never a figure: a missing answer is
-unanswered, a question without a usable reply ungraded, and a model without any case that counts NA (None).
+A protocol makes typed questions about cases and answers; `grading.questions` asks them. What is missing never counts as
+a figure: without an answer a case is unanswered, without a usable reply a question is ungraded, and without any case
+that counts a model is NA (None).
 """
 
 from abc import ABC, abstractmethod
@@ -24,13 +25,13 @@ Cell = str | int | float | None
 """None: NA, or not defined."""
 Rows = list[list[Cell]]
 Records = list[dict[str, Cell]]
-"""Rows by column."""
+"""Rows, each column → cell."""
 Figures = dict[str, float | None]
 """Model → a protocol's one figure, higher being better; None: NA."""
 
 
 Material = Sequence[GradedRun]
-"""What a protocol works on, in the order given."""
+"""The runs that a protocol works on, in the order given."""
 
 
 def cases_of(material: Material) -> Iterator[EvaluationCase]:
@@ -55,7 +56,7 @@ class Table:
         rows: Records,
         note: str = "",
     ) -> Self:
-        """A table of rows by column; all have the same columns."""
+        """A table of rows that all have the same columns."""
         columns = list(rows[0]) if rows else []
         return cls(
             title,
@@ -66,7 +67,7 @@ class Table:
 
 
 def format_cell(cell: Cell) -> str:
-    """A cell for people."""
+    """A cell as people read it."""
     if isinstance(cell, float):
         return f"{cell:z.3f}" if abs(cell) < 10 else f"{cell:.1f}"
     return "NA" if cell is None else str(cell)
@@ -74,16 +75,16 @@ def format_cell(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """What a protocol found."""
+    """A protocol's results on some runs."""
 
     tables: Sequence[Table]
     figures: Mapping[str, float | None]
-    """`Figures`, of which a protocol without NA may give floats alone."""
+    """As `Figures`; a protocol that never has NA may give floats alone."""
     notes: Sequence[str] = ()
 
 
 class Protocol(BaseModel, ABC):
-    """A method of evaluation. Its fields are its options, described and checked."""
+    """A method of evaluation. The fields of the class are the method's options, described and checked."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,7 +98,7 @@ class Protocol(BaseModel, ABC):
 
     @classmethod
     def fits(cls, material: Material) -> bool:
-        """Whether a portfolio applies it to these runs: never, where a user has to name it."""
+        """Whether a portfolio applies the protocol to these runs; by default never, so that a user has to name it."""
         return False
 
     def questions(
@@ -105,9 +106,9 @@ class Protocol(BaseModel, ABC):
         material: Material,
         replies: JudgeReplies,
     ) -> Iterable[Question]:
-        """All questions that can be asked, given the replies on record: again whenever one came.
+        """All questions that can be asked, given the replies on record; called again after each stage of asking.
 
-        Those that build on earlier replies come once these are there.
+        A question that builds on earlier replies is among them once these are there.
         """
         for run in material:
             for case, answer in run.answered():
@@ -119,7 +120,7 @@ class Protocol(BaseModel, ABC):
         answer: Answer,
         replies: JudgeReplies,
     ) -> Iterable[Question]:
-        """The questions about one answer, where each is asked about alone."""
+        """The questions about one answer, for a protocol that asks about each alone."""
         return ()
 
     def work(
@@ -172,23 +173,23 @@ class SampledProtocol(Protocol):
 
 
 def mean(values: Sequence[float] | Floats) -> float | None:
-    """The mean; None of nothing."""
+    """The mean; None without values."""
     return float(np.mean(values)) if len(values) else None
 
 
 def whole_mean(values: Sequence[float | None]) -> float | None:
-    """The mean; None where one is missing."""
+    """The mean; None where a value is missing."""
     known = [value for value in values if value is not None]
     return mean(known) if len(known) == len(values) else None
 
 
 def is_planted(case: EvaluationCase) -> bool:
-    """Whether a case was made to find an error in (`planted.plant`)."""
+    """Whether a case asks a model to find a planted error (`planted.plant`), even if none was planted."""
     return any(tag.startswith("error:") for tag in case.tags)
 
 
 def has_reference(material: Material) -> bool:
-    """Whether most cases of every run have a physician's answer, and none an error planted in it."""
+    """Whether most cases of every run have a physician's advice, and no case asks for a planted error."""
     for run in material:
         with_advice = sum(bool(case.advice.strip()) for case in run.cases)
         if 2 * with_advice <= len(run.cases):

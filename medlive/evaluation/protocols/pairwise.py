@@ -44,11 +44,15 @@ from .model import (
 )
 
 CENTRE = 1000.0
+"""The mean rating."""
 A_DECADE = 400.0
+"""Points of Elo that are odds of 10 to 1."""
 PRIOR = 0.1
-"""Draws that every pair is given beforehand: a model that won or lost every match stays finite."""
+"""Drawn matches added to every pair, so that a model that won or lost every match has a finite rating."""
 _STEPS = 10_000
+"""The most steps of Newton's method."""
 _CLOSE = 1e-10
+"""A step below this is the last."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Match:
     score: float
     """1: the first won, 0: the second, 0.5: a draw."""
     cluster: int
-    """What was asked: matches of one cluster are drawn together."""
+    """The number of the question (case): matches of one cluster are drawn together."""
 
 
 def points(matches: Sequence[Match], models: int) -> Floats:
@@ -75,7 +79,7 @@ def points(matches: Sequence[Match], models: int) -> Floats:
 def elo(won: Floats, prior: float = PRIOR) -> Floats:
     """Elo ratings of models by their points against one another, with a mean of 1000.
 
-    `won` is (models x models), or (draws x models x models); the same without one dimension comes back. Newton's
+    `won` is (models x models), or (draws x models x models); the result lacks the last dimension. By Newton's
     method on the logarithms of the strengths.
     """
     won = np.asarray(won, dtype=np.float64)
@@ -139,6 +143,7 @@ def ratings(
 
 CRITERIA = ("relevance", "completeness", "safety", "ethics", "clarity")
 Side = Literal["first", "second", "equal"]
+"""Which answer is preferred, by its place."""
 
 
 class PairReply(ReplyModel):
@@ -158,7 +163,7 @@ class PairReply(ReplyModel):
 
 
 def check_pair(reply: PairReply) -> str | None:
-    """What is wrong with a reply: a preference that no criterion shares, while one speaks for the other side."""
+    """What is wrong with a reply: it prefers one answer, and some criteria only the other; None if nothing."""
     sides = {getattr(reply, name) for name in CRITERIA}
     if reply.better != "equal" and reply.better not in sides and sides != {"equal"}:
         return f"better is {reply.better!r}, and no criterion is"
@@ -166,16 +171,16 @@ def check_pair(reply: PairReply) -> str | None:
 
 
 Meeting = tuple[Match, dict[bool, Question]]
-"""A match that can be asked for, a draw until it is: its questions by whether the first model stands first, in the
-order in which they are asked."""
+"""A match that can be asked for, a draw so far, and its two questions in the order in which they are asked: True has
+the first model's answer first."""
 
 
 Comparison = tuple[Match, dict[bool, PairReply]]
-"""A match that was compared: its usable replies, by whether the first model stood first."""
+"""A match that was compared, and its usable replies: True had the first model's answer first."""
 
 
 class Pairwise(SampledProtocol):
-    """See the module."""
+    """Two models' answers side by side, rated by Elo; see the module."""
 
     name = "pairwise"
     about = "two models' answers side by side: Elo ratings (MEDIC)"
@@ -189,7 +194,7 @@ class Pairwise(SampledProtocol):
 
     @classmethod
     def fits(cls, material: Material) -> bool:
-        """Two runs or more, on cases with a reference."""
+        """Whether there are two runs or more, on cases with a reference."""
         return len(material) > 1 and has_reference(material)
 
     def questions(
@@ -210,7 +215,7 @@ class Pairwise(SampledProtocol):
         material: Material,
         replies: JudgeReplies,
     ) -> Results:
-        """Ratings over all judges on record, and what the order did."""
+        """Ratings over all judges on record, and how often the order of the two answers decided."""
         models = [run.label for run in material]
         possible = meetings(material, self.seed)
         judges: dict[str, list[Comparison]] = {}
@@ -256,7 +261,7 @@ class Pairwise(SampledProtocol):
 
 
 def meetings(material: Material, seed: int) -> list[Meeting]:
-    """The matches that can be asked for, in the order of a lot. Raises UsageError for fewer than two models."""
+    """The matches that can be asked for, in random order. Raises UsageError for fewer than two models."""
     if len(material) < 2:
         raise UsageError("a comparison takes the runs of two models or more")
     # By the question too: a case that was revised between two runs is another one.
@@ -332,9 +337,9 @@ def match_notes(
     games: Floats,
     judges: Mapping[str, list[Comparison]],
 ) -> Iterator[str]:
-    """Which models no match links, directly or through others, and how often place decided instead of content.
+    """Note which models no match links, directly or through others, and how often the same place won in both orders.
 
-    `games` are those of each model with each, over all judges.
+    `games` are the matches of each model with each (models x models), over all judges.
     """
     groups = connected(games + np.diag(games.sum(axis=1)) > 0)
     if len(groups) > 1:

@@ -1,8 +1,8 @@
-"""Cases with one error planted in their advice, for a model to find: dose, drug, side, negation, omission.
+"""Make cases with one error planted in their advice, for a model to find (`plant`), and read them (`edit_of`).
 
-MEDEC's task (seed 004 appendix A.3.17) on medlive's own cases. An edit is made in code, so that it is known, typed
-and the same for every seed; its tags record it, and `advice` holds the sentence as it was. Half of the cases are
-left as they are: a model that always cries error gains nothing.
+MEDEC's task (seed 004 appendix A.3.17) on medlive's own cases. An edit is made in code, so that it is known and has a
+kind (dose, drug, side, negation, omission); the case's tags record it, and `advice` holds the sentence as it was. About
+half of the cases have no error: a model that always cries error gains nothing.
 """
 
 import random
@@ -101,6 +101,7 @@ _ALARM = re.compile(
     r"|立即|立刻|马上|急诊|尽快就[医诊]|及时就[医诊]|120",
     re.IGNORECASE,
 )
+"""Words of a sentence that says when to seek help at once, which may be left out."""
 _INSTRUCTIONS = {
     "en": (
         "A physician's advice to this patient follows, a sentence a line. One sentence may have been changed so "
@@ -192,6 +193,7 @@ def _task(
     lines: list[str],
     edit: Edit | None,
 ) -> EvaluationCase:
+    """The case that asks for the error in these sentences; its tags and advice record the edit, if any."""
     language = "zh" if case.language == "zh" else "en"
     numbered = "\n".join(f"{n}. {line}" for n, line in enumerate(lines, start=1))
     tags, original = ["error:none"], ""

@@ -1,4 +1,4 @@
-"""Several protocols side by side: ranks with NA, and how alike they rank models.
+"""Several protocols side by side (`portfolio`): ranks with NA, and how alike the protocols rank models.
 
 A model that could not be run on a task is NA there and in every figure that needs it, never last (seed 004 §3,
 figures 2, 4 and 7; docs/method.md §5).
@@ -29,7 +29,7 @@ PORTFOLIO = "portfolio.json"
 
 
 class TaskResults(BaseModel):
-    """What a protocol found on one set of cases."""
+    """A protocol's results on one set of cases, as a file."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -44,8 +44,7 @@ class TaskResults(BaseModel):
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
     questions: dict[str, Any] | None
-    """What became of its questions: judge, asked, answered, ungraded (why, and how many), calls; None: it asks no
-    judge."""
+    """Counts of its questions: judge, asked, answered, ungraded (reason → number), calls; None: it asks no judge."""
 
     @classmethod
     def from_results(
@@ -55,7 +54,7 @@ class TaskResults(BaseModel):
         results: Results,
         done: QuestionsAsked | None = None,
     ) -> Self:
-        """The results of a protocol, with what asking came to."""
+        """The results of a protocol; `done` says how asking its questions ended."""
         asked = None
         notes = tuple(results.notes)
         if done is not None:
@@ -81,7 +80,7 @@ class TaskResults(BaseModel):
 
 
 class Portfolio(BaseModel):
-    """`portfolio.json`: every task, and what they come to together."""
+    """`portfolio.json`: every task's results, and the tables that compare them."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -89,7 +88,7 @@ class Portfolio(BaseModel):
     format_version: Literal[1] = 1
     tasks: tuple[TaskResults, ...]
     tables: tuple[Table, ...] = Field(min_length=3)
-    """Figures, ranks, Spearman's rho of tasks; of earlier versions gaps too."""
+    """Figures, ranks, Spearman's rho of tasks; earlier versions' files have gaps too."""
     overridden: tuple[Objection, ...] = ()
     """What was overridden to show the figures."""
 
@@ -110,12 +109,12 @@ def _compared(
     figures: Figures,
     models: Sequence[str],
 ) -> Floats:
-    """The figures, NaN for NA; rounded so that the order of a sum does not part equal ones."""
+    """The figures, NaN for NA; rounded, so that the order of adding up makes no equal ones differ."""
     return np.array(list(map(figures.get, models)), dtype=np.float64).round(12)
 
 
 def portfolio(figures: Mapping[str, Figures]) -> tuple[Table, Table, Table]:
-    """The tables: figures by task (absent: NA), ranks, and Spearman's rho of tasks."""
+    """Tables of the figures by task (absent: NA), the ranks, and Spearman's rho of each two tasks."""
     models = list(dict.fromkeys(chain.from_iterable(figures.values())))
     tasks = list(figures)
     by_task = [ranks(of_task, models) for of_task in figures.values()]

@@ -1,4 +1,4 @@
-"""The protocols there are."""
+"""All protocols, plugins included (`known_protocols`): made by name, or those that fit some runs (`fitting`)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ def known_protocols() -> Mapping[str, type[Protocol]]:
 
 
 def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
-    """The protocol of that name with these options, numbers as texts too. Raises UsageError."""
+    """The protocol of that name with these options; a number may be given as a text. Raises UsageError."""
     protocols = known_protocols()
     if (kind := protocols.get(name)) is None:
         raise UsageError(
@@ -61,9 +61,9 @@ def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
 
 
 def fitting(runs: Material) -> Iterator[tuple[str, Protocol, Material]]:
-    """Every protocol, with its standard options, and the runs that it fits, a task for each set of cases.
+    """Yield tasks, (name, protocol with default options, runs): every protocol on each set of cases that it fits.
 
-    A task is named after its protocol, and after a number too where several sets of cases fit it. Raises
+    A task is named after its protocol, with a number where several sets of cases fit it. Raises
     UsageError for two runs of one model on the same cases.
     """
     sets: dict[tuple[tuple[str, str], ...], list[GradedRun]] = {}

@@ -1,4 +1,7 @@
-"""The folder of a run: `run.json` pins model, template and cases, so a folder never becomes another run."""
+"""The folder of a run: `create_run`, `open_run`, and `run.json`, which pins model, template and cases.
+
+So a folder never becomes another run.
+"""
 
 import json
 import os
@@ -42,7 +45,7 @@ IMPORTED = "import"
 """The engine of a run whose answers came from a file."""
 
 RAW = "raw"
-"""The arm whose runs are asked in the threads' own words instead of the rewritten cases'."""
+"""The arm (way of asking) whose runs are asked in the threads' own words instead of the rewritten cases'."""
 OPEN_BOOK = "open-book"
 """The arm whose runs have evidence before the question, and their template."""
 
@@ -58,7 +61,7 @@ class Frozen(BaseModel):
 
 
 class TemplateUse(Frozen):
-    """The pinned prompt template; None as digest for answers that came from a file."""
+    """The pinned prompt template; for answers that came from a file the digest may be None."""
 
     name: str
     digest: str | None
@@ -81,7 +84,7 @@ class CasesUse(Frozen):
     selection: dict[str, Any] | None = None
     """Which part of the cases (`Selection.as_json`); None: all."""
     newer: str = Field(default="", exclude_if=lambda value: not value)
-    """What a run of before says here that its medlive did not know of the snapshot; now among `notes`."""
+    """Only of earlier versions' runs: what that medlive did not know of the snapshot; now among `notes`."""
 
 
 class EvidenceUse(Frozen):
@@ -129,7 +132,7 @@ class RunInfo(Frozen):
 
     @property
     def raw(self) -> bool:
-        """Whether the model was asked in the threads' own words; runs of before say it by their template's name."""
+        """Whether the model was asked in the threads' own words; older runs say so by the template's name."""
         return RAW in (self.arm, self.template.name)
 
     @property
@@ -308,7 +311,7 @@ def _require_same(existing: RunFolder, info: RunInfo) -> None:
 
 
 def _identity(info: RunInfo) -> dict[str, object]:
-    """What makes a run another one; endpoint, notes on the cases and their verification do not."""
+    """What must be equal in two runs that are the same; endpoint, notes and verification need not be."""
     return {
         "model": info.model,
         "model's id at the endpoint": info.asked_as or info.model,
@@ -360,8 +363,9 @@ _SECRET = re.compile(
     r"(?:^|[^a-z])(?:api[^a-z]?key|authorization|secret|password|passwd|credentials?|cookies?|headers|bearer"
     r"|access[^a-z]?key|(?:access|auth|api|refresh|session)[^a-z]?token)s?(?:$|[^a-z])"
 )
-"""In the name of a parameter, spelt small."""
+"""Matches a parameter's name, in lower case, that looks like a secret's."""
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+"""Where a word begins in a name like apiKey."""
 
 
 def leaves(

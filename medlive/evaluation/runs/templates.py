@@ -1,4 +1,4 @@
-"""Prompt templates for the models under evaluation, pinned by digest, and the snippets that an open book adds."""
+"""Prompt templates for the models under evaluation, pinned by digest, and an open book's snippets (`Evidence`)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ EVIDENCE = "evidence.jsonl"
 
 @dataclass(frozen=True)
 class Snippet(LogRow):
-    """One passage that is put before one case's question."""
+    """One passage of evidence that is put before one case's question."""
 
     case_id: str
     rank: int
@@ -52,9 +52,9 @@ class Evidence:
     """The snippets of a run's cases."""
 
     by_case: Mapping[str, Sequence[Snippet]]
-    """Of every case, also of those that have none."""
+    """Every case id → its snippets, best first; empty for a case that has none."""
     why: Mapping[str, str]
-    """Case → why it has none: it is asked as a closed book."""
+    """Case id → why the case has no snippet, and is asked as a closed book."""
 
     def data(self) -> bytes:
         """`evidence.jsonl`: a line a snippet; a case without any has a line of rank 0 that says why."""
@@ -99,7 +99,7 @@ evidence before the question; `as-is` sends a case's conversation, or its text, 
 is its two files and a name here."""
 
 WITHOUT_EVIDENCE = {"open-book": "open"}
-"""Templates that put evidence before the question, and how a case is asked that has none."""
+"""Template that puts evidence before the question → the template for a case that has none."""
 
 LANGUAGES = ("en", "zh")
 
@@ -112,7 +112,7 @@ class PromptTemplate:
     name: str
     texts: tuple[tuple[str, str], ...]
     without: "PromptTemplate | None" = None
-    """How a case is asked that has no evidence; None: the template takes none."""
+    """The template for a case that has no evidence; None: this one takes none."""
 
     @property
     def digest(self) -> str:
@@ -130,7 +130,7 @@ class PromptTemplate:
         """The chat messages that ask a model about a case: its conversation, or one, in the case's language.
 
         The case's own text is put in as it is: a `$` in it stands for nothing. Evidence is put in as JSON that
-        cannot leave its marks; a template that takes none passes it over. Raises UsageError for a conversation
+        cannot leave its marks; a template that takes none ignores it. Raises UsageError for a conversation
         under a template that has words of its own.
         """
         if case.turns:

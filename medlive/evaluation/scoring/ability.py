@@ -1,4 +1,7 @@
-"""Models that answered differing cases on one scale, with their weeks and what each case and criterion tells."""
+"""Put models that answered different cases on one scale (`abilities`), and link a new week with it (`plan_link`).
+
+The scale says how easy each week was, and how well each case and criterion separates models (docs/scale.md).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,28 +37,28 @@ class ModelWeek:
     expected: float
     low: float
     high: float
-    """The 95 % interval of a mean score where the model is as able as in the whole window."""
+    """`low` and `high`: the 95 % interval of the mean score if the model is as able as over all weeks."""
 
     @property
     def beyond(self) -> bool:
-        """Whether the score is outside: the change is the model's and not the week's."""
+        """Whether the score is outside the interval: then the model changed, and not the week."""
         return not self.low <= self.score <= self.high
 
 
 @dataclass(frozen=True)
 class ScaleWeek:
-    """The cases of one release."""
+    """The cases of one release, named by `first_release`."""
 
     name: str
     cases: int
     easiness: float | None
-    """The mean score that is expected of all models on the scale; None: no model on the scale answered any."""
+    """The mean score that the scale expects of all its models; None: no model on the scale answered any case."""
     models: tuple[ModelWeek, ...]
 
 
 @dataclass(frozen=True)
 class CaseItem:
-    """A case, or one criterion of it, with what it tells of models."""
+    """A case, or one criterion of it, with its item analysis: how well it separates models."""
 
     case: EvaluationCase
     criterion: EvaluationCriterion | None
@@ -70,7 +73,7 @@ class AbilityTable:
     scores: Floats
     """(cases x models) in [0, 1], NaN where a model has none; cases in the order of `cases`."""
     good: Floats
-    """(criteria x models): 1 for met, for not met where that is good, else 0; NaN for no verdict."""
+    """(criteria x models): 1 for a criterion met or a penalty not met, else 0; NaN for no verdict."""
     weeks: tuple[ScaleWeek, ...]
     cases: tuple[CaseItem, ...]
     criteria: tuple[CaseItem, ...]
@@ -104,17 +107,17 @@ def plan_link(
     models: int,
     error: float,
 ) -> tuple[list[Anchor], int | None]:
-    """Say what links a new week with those of a score table (docs/scale.md).
+    """Which models, or how many old cases, would put a new week on the scale of a score table (docs/scale.md).
 
     Args:
-        scores: Of the weeks before.
-        cases: Of the new week.
+        scores: The table of the weeks before.
+        cases: How many cases the new week has.
         models: New models that will answer it.
         error: Wanted standard error of the week's difficulty, on the scale of scores from 0 to 1.
 
     Returns:
-        Models to ask again, from the one that tells most down; and how many old cases to ask the new week's models
-        too, if no model is asked again: None where no number is enough.
+        Models to ask again, the most informative first; and, if none is asked again, how many old cases to ask the new
+        week's models too: None where no number is enough.
 
     Raises:
         UsageError: If the models are on no scale.
@@ -142,7 +145,7 @@ def abilities(
 
     Args:
         scored: Each model's cases; a score of None counts as no answer.
-        how: How threads are drawn.
+        how: How cases are drawn.
     """
     grid = ScoreGrid(scored, Metric.COMPLETE, **how)
     cases = grid.cases
@@ -182,7 +185,7 @@ def abilities(
 def suspects_of(
     scores: ScoreTable,
 ) -> Iterator[tuple[CaseItem, list[str], list[str]]]:
-    """The suspects of a score table, the clearest first, with the models that did well by each and those that did not.
+    """Each suspect criterion, the clearest first, with the models that did well by it and those that did not.
 
     A model does well that met the criterion, or kept clear of a penalty; the best models come first.
     """
@@ -200,8 +203,10 @@ def _good_verdicts(
     criteria: Sequence[tuple[EvaluationCase, EvaluationCriterion]],
     scored: Scored,
 ) -> Floats:
-    """What `AbilityTable.good` holds, by the verdicts on these very criteria: in another run's form of a case an id may
-    be another criterion's."""
+    """`AbilityTable.good`: verdicts are matched by the criterion's text too.
+
+    In another run's form of a case the same id may be another criterion's.
+    """
     good = np.full(
         (len(criteria), len(scored)),
         np.nan,
@@ -224,6 +229,7 @@ def _weeks(
     scores: Floats,
     on_scale: Scale,
 ) -> Iterator[ScaleWeek]:
+    """The weeks of the cases, in order of name; models on the scale that have a score there."""
     for name, rows in rows_by(case.first_release or NO_WEEK for case in cases).items():
         models = []
         for column, ability in enumerate(on_scale.abilities):

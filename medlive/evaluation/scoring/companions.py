@@ -1,4 +1,4 @@
-"""What stands beside a headline score: complete, paper and core score, length of answers, and how often they do harm.
+"""Figures beside a headline score: complete, paper and core score and length (`beside`), and harm (`harm_rates`).
 
 The scores are Equation 1, whatever the headline's metric (docs/method.md §2).
 """
@@ -31,6 +31,7 @@ from .metrics import (
 
 CORE = "core"
 Narrow = Callable[[EvaluationCase], EvaluationCase]
+"""Returns a case with a part of its criteria."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +43,13 @@ class Companions:
     paper: ScoreEstimate
     """Equation 1 over criteria of origin `advice`; equal to `complete` where there are no others."""
     core: ScoreEstimate
-    """Equation 1 over the criteria of `CORE_POINTS` and more, either way, that count under the headline's metric;
-    cases without such a positive criterion have none."""
+    """Equation 1 over the criteria of at least `CORE_POINTS` points, positive or negative, that count under the
+    headline's metric; a case without such a positive criterion has no core score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LengthControl:
-    """How a score goes with the length of the answers, in characters (ClinConsensus, Table 11)."""
+    """How a score correlates with the length of the answers, in characters (ClinConsensus, Table 11)."""
 
     figure: str
     """A metric's name, or `CORE`."""
@@ -57,14 +58,14 @@ class LengthControl:
     pearson: float | None
     spearman: float | None
     partial: float | None = None
-    """Pearson's r given the model and the case; None with one model, which leaves nothing to compare."""
+    """Pearson's r given the model and the case; None with one model."""
 
 
 def narrow_runs(
     runs: Sequence[GradedRun],
     narrow: Narrow,
 ) -> list[GradedRun]:
-    """The runs with a part of each case's criteria; models that share a case still do."""
+    """The runs with a part of each case's criteria; a case that runs share is narrowed once and stays shared."""
     made: dict[int, EvaluationCase] = {}
     narrowed = []
     for run in runs:
@@ -83,7 +84,7 @@ def beside(
     metric: Metric,
     **draws: Unpack[Draws],
 ) -> tuple[dict[str, Companions], tuple[LengthControl, ...]]:
-    """Return what stands beside the headline score of each run, and how scores go with the length of answers.
+    """Each run's figures beside its headline score, and how headline and core scores correlate with answers' length.
 
     Args:
         runs: The runs with the criteria of every origin.
@@ -117,7 +118,7 @@ def beside(
 
 
 def rest_on_advice(runs: Sequence[GradedRun]) -> bool:
-    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
+    """Whether every criterion is based on the advice, so that the complete score is the paper's."""
     cases = chain.from_iterable(run.cases for run in runs)
     return all(case.advice_only is case for case in cases)
 
@@ -127,7 +128,7 @@ def complete_scores(
     scored: Scored,
     narrow: Narrow | None = None,
 ) -> Scored:
-    """Equation 1 on the cases that are scored, over the criteria that are left."""
+    """Equation 1 on the cases in `scored`, over the criteria that `narrow` leaves."""
     if narrow is not None:
         runs = narrow_runs(runs, narrow)
     complete = {}
@@ -143,6 +144,7 @@ def _with_length(
     runs: Sequence[GradedRun],
     scored: Scored,
 ) -> LengthControl:
+    """The correlations of `scored`, whose name is `figure`, with the length of the answers."""
     lengths: list[float] = []
     scores: list[float] = []
     models: list[str] = []
@@ -180,13 +182,13 @@ class HarmRates:
     """Shares of one model's answers, with intervals."""
 
     severe: ScoreEstimate
-    """With a confirmed severe harm, of those that were read."""
+    """Answers with a confirmed severe harm, of those that were read for harm."""
     any: ScoreEstimate
-    """With a confirmed harm."""
+    """Answers with any confirmed harm, of those that were read for harm."""
     omitted_severe: ScoreEstimate
-    """That leave out what a criterion of 9 or 10 points asks for, of those that are wholly graded."""
+    """Answers that do not meet a criterion of 9 points or more, of those that are wholly graded."""
     omitted: ScoreEstimate
-    """The same of 7 points and more."""
+    """Answers that do not meet a criterion of 7 points or more, of those that are wholly graded."""
     read: int
     unread: int
     """Answers that could be read and were not."""
@@ -238,6 +240,7 @@ def _rates_of(
     scored: Sequence[CaseScore],
     estimates: Mapping[str, ScoreEstimate],
 ) -> HarmRates:
+    """A run's rates, with the counts of its answers that were and were not read."""
     answered = read = unconfirmed = 0
     for score in scored:
         if score.state is CaseState.UNANSWERED:
@@ -263,7 +266,7 @@ def _holds(
     run: GradedRun,
     score: CaseScore,
 ) -> list[float | None]:
-    """Whether an answer counts, 0 or 1, in each of `RATES`; None where that is not known."""
+    """For each of `RATES`: 1 where it counts the answer, 0 where not; None where that is not known."""
     holds: list[float | None] = [None] * len(RATES)
     row = run.harm_of(score.case_id)
     is_answered = score.state is not CaseState.UNANSWERED
@@ -276,6 +279,6 @@ def _holds(
 
 
 def _gravity(worst: Severity | None) -> list[float]:
-    """Whether the worst is severe, and whether it is harm at all."""
+    """[whether `worst` is severe, whether it is moderate or severe], each 0 or 1."""
     is_severe = worst is Severity.SEVERE
     return [float(is_severe), float(is_severe or worst is Severity.MODERATE)]

@@ -1,5 +1,8 @@
-"""Contamination: how much a model scores better on cases that it may have seen; open book against closed, on what
-neither can have seen (docs/contamination.md)."""
+"""How much better models score on cases they may have seen (`contamination`), or with evidence (`score_arms`).
+
+A side is the cases up to a model's cutoff (`PRE`) or after it (`POST`); an arm is a way to ask a model: closed book,
+open book, or raw, in the threads' own words. Source: docs/contamination.md.
+"""
 
 import calendar
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,15 +69,16 @@ class ModelContamination:
     notes: tuple[str, ...]
     drop: Drop | None = None
     p_holm: float | None = None
-    """The drop's p, corrected for the number of models that have one; None where a side is too small to tell."""
+    """The drop's p by Holm's correction over the models that have one; None where a side is too small."""
     paper: PaperFigure | None = None
     did: Effect | None = None
-    """Its advantage on cases that it may have seen, over models that cannot have seen them."""
+    """Difference in differences: its gain on cases that it may have seen, over models that cannot have seen them."""
     did_against: tuple[str, ...] = ()
+    """The labels of these models."""
     placebos: tuple[float, ...] | None = None
-    """Drops at dates that are not the cutoff."""
+    """Drops at dates that are not the cutoff: drift, and no memory."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
-    """The drop after both sides were made alike by "specialty", "source" and "difficulty"."""
+    """By "specialty", "source" and "difficulty": the drop if cases after the cutoff had the mix of those before."""
 
     @property
     def few(self) -> bool:
@@ -112,15 +116,15 @@ class ContaminationTable:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """One run of the table."""
+    """One run of the score table, as its contamination is computed."""
 
     label: str
     info: RunInfo
     cutoff: Cutoff | None
     values: Floats
-    """By case; NaN where it has no score."""
+    """(cases): the run's scores, NaN where it has none."""
     sides: Sides
-    """By case, of this model's cutoff."""
+    """(cases): the side of this model's cutoff."""
     grid: ScoreGrid
     """The cases, and how they are drawn."""
 
@@ -136,7 +140,7 @@ class _Run:
         self,
         runs: Sequence["_Run"],
     ) -> ModelContamination:
-        """Its figures beside those of all runs."""
+        """The run's figures; `runs` are all of the table, to compare it with."""
         cutoff = self.cutoff
         scored = int((~np.isnan(self.values)).sum())
         if cutoff is None:
@@ -217,7 +221,7 @@ class _Run:
                 yield other
 
     def placebo_drops(self, cutoff: Cutoff) -> tuple[float, ...]:
-        """The drops at the ends of other months."""
+        """The drops at the ends of other months, among the cases of one side alone."""
         days = []
         ends = set()
         for case in self.grid.cases:
@@ -236,7 +240,7 @@ class _Run:
         return tuple(drops)
 
     def mixes(self, runs: Sequence["_Run"]) -> dict[str, Adjusted]:
-        """The drop after both sides were made alike."""
+        """See `ModelContamination.mixes`."""
         strata = {
             "specialty": [case.specialty or "unknown" for case in self.grid.cases],
             "source": [case.source or "unknown" for case in self.grid.cases],
@@ -255,7 +259,7 @@ class _Run:
         return mixes
 
     def difficulty(self, runs: Sequence["_Run"]) -> list[str] | None:
-        """Each case's third by how the other models did on it, each against its own mean; "" where none was asked.
+        """Each case's third by difficulty: how the other models did on it, each against its own mean; "" if none did.
 
         None where no other model was scored: a model's own score is no measure of a case.
         """
@@ -335,7 +339,7 @@ def _day(case: EvaluationCase) -> date | None:
 
 
 def _month_end(day: date) -> int:
-    """The proleptic ordinal of the month's last day."""
+    """The proleptic Gregorian ordinal of the month's last day."""
     last = calendar.monthrange(day.year, day.month)[1]
     return day.replace(day=last).toordinal()
 
@@ -350,13 +354,13 @@ class BookArm:
     known."""
     cutoff: Cutoff | None
     baseline: Estimate
-    """Closed book on all of its cases."""
+    """The closed book's score on all of its cases; the two below are on those of `pair`."""
     closed_score: Estimate
     open_score: Estimate
     p: float | None
-    """The pair's; None with fewer than 30 cases."""
+    """The p of `pair`; None with fewer than 30 cases."""
     p_holm: float | None = None
-    """Corrected for the number of arms that have one."""
+    """`p` by Holm's correction over the arms that have one."""
 
     @property
     def few(self) -> bool:

@@ -1,4 +1,4 @@
-"""Errata of scored runs: find withdrawn cases and criteria, and remove them."""
+"""Errata of scored runs: find withdrawn cases and criteria (`use_errata`), and remove them (`without`)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class ErrataMode(StrEnum):
 
 @dataclass(frozen=True)
 class RunErrata:
-    """The errata that apply to a run, and the parts of it that they affect."""
+    """The errata of a run, and the run's cases and criteria that they withdraw."""
 
     version: str
     """The snapshot's version, or the name of the file that the cases came from."""
@@ -140,6 +140,7 @@ def _errata_beside(
     run: RunFolder,
     home: Path | None,
 ) -> Path | None:
+    """The errata file beside the run's own snapshot, else in `home`; None if there is none."""
     folders = [home]
     if run.info.snapshots is not None:
         folders.insert(0, run.path / run.info.snapshots)
@@ -154,7 +155,7 @@ def affected_parts(
     about_runs: Sequence[RunErrata],
     entries: Sequence[Erratum],
 ) -> Iterator[RunErrata]:
-    """The errata of runs with the parts of each that all of them together withdraw."""
+    """Each run's errata, completed with the parts of it that `entries`, those of all runs, withdraw."""
     withdrawn: set[str] = set()
     by_run: list[set[tuple[str, str]]] = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""Means with intervals and bounds, overall and by slice, for all models at once."""
+"""Mean scores with intervals and bounds, overall and by slice, for all models at once (`ScoreGrid`)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -38,7 +38,7 @@ from .metrics import MOST, Metric, Scored
 from .published import published_mean
 
 FEW = 30
-"""Slices with fewer cases are greyed out."""
+"""Figures of fewer cases are greyed out, or not computed."""
 
 SLICES: Mapping[str, Callable[[EvaluationCase], str | None]] = {
     "month": lambda case: case.month,
@@ -84,7 +84,7 @@ def sides_of(
 
 
 def rows_by(values: Iterable[str | None]) -> dict[str, Places]:
-    """The places of each value, in the order of slices."""
+    """Value → the places where it is, values in the order of slices; None is left out."""
     rows: dict[str, list[int]] = {}
     for row, value in enumerate(values):
         if value is not None:
@@ -94,10 +94,11 @@ def rows_by(values: Iterable[str | None]) -> dict[str, Places]:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreEstimate(Estimate):
-    """A mean with its 95 % interval and its bounds over ungraded and unanswered cases; no case has no bounds."""
+    """A mean with its 95 % interval, and its bounds over all scores that ungraded and unanswered cases could have."""
 
     least: float | None
     most: float | None
+    """`least` and `most`: the bounds; None without a case."""
     of: int
     """The number of cases in the bounds: n and those without a point score."""
 
@@ -160,9 +161,10 @@ def cases_by_id(
 
 
 class ScoreGrid:
-    """Every case's score by every model, and the estimates that one set of draws gives of them.
+    """Every case's score by every model (an item is a case), and the estimates from one set of bootstrap draws.
 
-    `labels` are the models', `cases` those of all of them in the order of `cases_by_id`, `how` their draws.
+    `labels` name the models; `cases` are those of all models, in the order of `cases_by_id`; `how` says how they are
+    drawn.
     """
 
     def __init__(
@@ -199,13 +201,13 @@ class ScoreGrid:
 
     @property
     def common(self) -> int:
-        """The items that every model has a score for."""
+        """How many items every model has a score for."""
         return int((~np.isnan(self.score)).all(axis=1).sum())
 
     def rank(
         self,
     ) -> tuple[dict[str, ScoreEstimate], list[Comparison], dict[str, Standing]]:
-        """`overall`, every pair of models on the cases that both have a score for, and who stands where."""
+        """`overall`; every pair of models on the cases that both have a score for; each model's place, with ties."""
         overall = self.overall()
         comparisons = compare(self.labels, self.score, **self.how)
         means = {}
@@ -232,9 +234,8 @@ class ScoreGrid:
         """The mean scores of each group, by model.
 
         Args:
-            points: (3 x items x models): scores and their bounds, NaN for no score, and where the bounds are not
-                over it.
-            groups: Rows of items.
+            points: (3 x items x models): scores, lower and upper bounds; NaN for no score, and for no bounds.
+            groups: The items of each group, by their rows.
         """
         unit = (0.0, 1.0) if self._clips_mean else (-np.inf, np.inf)
         drawn = bootstrap_groups(points[0], groups, **self.how)
@@ -267,7 +268,7 @@ class ScoreGrid:
         self,
         cutoffs: Mapping[str, Cutoff | None],
     ) -> dict[str, Slices]:
-        """Each model's slices; `cutoffs` are theirs."""
+        """Each model's slices; `cutoffs` are the models', in the order of `labels`."""
         slices: list[Slices] = [{} for _ in self.labels]
         models: Sequence[int] = range(len(self.labels))
         for kind, value_of in SLICES.items():
@@ -293,7 +294,7 @@ class ScoreGrid:
         groups: Mapping[str, Places],
         models: Sequence[int],
     ) -> None:
-        """Add a kind of slice to models, by the cases of each value."""
+        """Add a kind of slice to `slices` of these models; `groups` are the rows of each value's cases."""
         points = self._points[:, :, models]
         estimates = self._means(points, list(groups.values()))
         for value, of_models in zip(groups, estimates, strict=True):
@@ -303,7 +304,7 @@ class ScoreGrid:
 
     @cached_property
     def _axes(self) -> dict[str, "_Criteria"]:
-        """The criteria of each axis, by its name; each as often as runs have its case in another form."""
+        """Axis → its criteria; where runs have a case in several forms, the criteria of each form."""
         starts: dict[int, int] = {}
         rows: list[int] = []
         criteria: list[EvaluationCriterion] = []
@@ -366,7 +367,7 @@ class ScoreGrid:
     def axis_errors(self) -> dict[str, dict[str, Estimate]]:
         """How often each axis's criteria went wrong, by model: a positive one unmet, or a negative one met.
 
-        The share of the graded ones, which n counts; axes are in the order of their names.
+        The rate is over graded criteria, which n counts; axes are in the order of their names.
         """
         errors: dict[str, dict[str, Estimate]] = {label: {} for label in self.labels}
         clusters = self.how.get("clusters")
@@ -400,10 +401,10 @@ class ScoreGrid:
 
 
 class _Criteria(NamedTuple):
-    """Criteria in arrays."""
+    """The criteria of one axis as arrays, a row each."""
 
     items: Places
-    """The item of each."""
+    """The row of each criterion's item (case)."""
     weights: Floats
     """(criteria x models): points, 0 for a model without the case."""
     verdicts: Floats

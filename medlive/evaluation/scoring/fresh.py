@@ -1,4 +1,4 @@
-"""The ranking on what was posted after every model's cutoff, and the models whose scores drop past their own."""
+"""Rank models on cases posted after every cutoff (`rank_fresh`); find scores that drop past the model's own cutoff."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,11 +28,12 @@ from .metrics import CaseScore, Metric, Scored
 
 PERMUTATIONS = 4999
 ALPHA = 0.05
+"""A drop counts below this corrected p."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """The days of posting that are scored, both inclusive; None: no end."""
+    """The days of posting that are scored, from `since` to `until`, both included; None: no limit."""
 
     since: date | None = None
     until: date | None = None
@@ -58,7 +59,7 @@ class Window:
         self,
         runs: Sequence[GradedRun],
     ) -> list[GradedRun]:
-        """The runs with these cases alone. Raises UsageError if a run is left with none."""
+        """The runs without the cases outside the window. Raises UsageError if a run is left with none."""
         narrowed = []
         for run in runs:
             kept = tuple(case for case in run.cases if self.has(case))
@@ -71,6 +72,7 @@ class Window:
 
 
 ALWAYS = Window()
+"""No limit."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,9 @@ class FreshRanking:
     """The models whose cutoff is known, best first, on cases that none of them can have seen in training."""
 
     after: date
-    """The latest cutoff."""
+    """The latest cutoff of the models."""
     set_by: tuple[str, ...]
-    """The models that have it."""
+    """The models whose cutoff that is."""
     unknown: tuple[str, ...]
     """Models without a known cutoff: not ranked."""
     models: tuple[FreshScore, ...]
@@ -151,8 +153,8 @@ def significant_drops(
 ) -> Mapping[str, Drop]:
     """By label, the drops past a model's own cutoff that survive Holm's correction over all models that have one.
 
-    Both sides need 30 cases. p is by permutation; where the interval holds 0 it is no smaller than those that survive,
-    and is not computed. A rise counts in the correction as well, as it does in `eval contamination`.
+    A drop needs `FEW` (30) cases on each side of the cutoff. p is by permutation; where the interval holds 0 it counts
+    as 1 and is not computed. A rise counts in the correction as well, as it does in `eval contamination`.
     """
     drops: dict[str, Drop] = {}
     for label, values in zip(grid.labels, grid.score.T, strict=True):

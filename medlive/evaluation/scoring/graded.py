@@ -1,4 +1,7 @@
-"""A run with the verdicts of one grader; the grades' texts are read only when accessed."""
+"""Load a run with the verdicts of one judge (`load_graded`), ready to be scored (`GradedRun`).
+
+A judge, or grader, is an engine's model with mode and prompt. The texts of its grades are read only when accessed.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Grader:
-    """Who graded."""
+    """The judge who graded: an engine's model with mode and prompt."""
 
     engine: str
     model: str
@@ -56,11 +59,13 @@ class Grader:
     """The models that the replies name."""
     mode: str
     prompt: str
+    """The prompt's digest."""
     judge: str
+    """The digest that identifies the judge (`Grade.judge`)."""
 
     @property
     def name(self) -> str:
-        """See `named`."""
+        """The judge's name in tables; see `named`."""
         return named(self)
 
 
@@ -79,11 +84,11 @@ class GradedRun:
     """The model's name, made unique among the runs scored together."""
     answers: Mapping[str, Answer]
     known_grades: Mapping[str, Mapping[str, Grade]] | None
-    """`grades` if they were read already; None: read from the folder on first access."""
+    """What `grades` returns, where it was read already (a bundle's); None: read from the folder on first access."""
     grader: Grader | None
     notes: tuple[str, ...]
     met: Mapping[str, Verdicts] | None = None
-    """Case id → criterion id → met, not met, or None for ungraded; None: taken from `grades`."""
+    """Case id → criterion id → verdict, None for ungraded; `load_graded` sets it. None: taken from `grades`."""
     rivals: tuple[str, ...] = ()
     """Other judges with current verdicts, where nobody chose one."""
     harm: RunHarm | None = None
@@ -107,7 +112,7 @@ class GradedRun:
         for grade in grades_of(self.run.path / GRADES, []):
             if grade.judge == judge:
                 latest[grade.key] = grade
-        return _current(open_run(self.run.path).cases, self.answers, judge, latest)
+        return _by_criterion(open_run(self.run.path).cases, self.answers, judge, latest)
 
     @property
     def cases(self) -> tuple[EvaluationCase, ...]:
@@ -165,7 +170,7 @@ class GradedRun:
         self,
         met: Mapping[str, Verdicts] | None = None,
     ) -> dict[str, float]:
-        """Equation 1 for every fully graded case, by the run's verdicts or by others: case id → criterion id → met."""
+        """The score by Equation 1 of each fully graded case, by the run's verdicts or by `met`, which replaces them."""
         run = self if met is None else replace(self, met=met)
         scores: dict[str, float] = {}
         for scored in run.case_scores(Metric.COMPLETE):
@@ -176,7 +181,7 @@ class GradedRun:
 
 @dataclass
 class _JudgeLog:
-    """What a log holds of one judge."""
+    """What a log of grades holds of one judge, by the grades' keys."""
 
     last: Grade
     verdicts: dict[str, bool | None] = field(default_factory=dict)
@@ -235,7 +240,7 @@ def load_graded(
     current = {}
     counts = {}
     for digest in candidates:
-        met = _current(
+        met = _by_criterion(
             run.cases,
             answers,
             digest,
@@ -247,8 +252,8 @@ def load_graded(
     chosen = max(reversed(counts), key=counts.__getitem__)
     log = judges[chosen]
     del counts[chosen]
-    by_case = _current(run.cases, answers, chosen, log.reasons)
-    for reason, n in Counter(_values(by_case)).most_common(_NAMED):
+    reasons = _by_criterion(run.cases, answers, chosen, log.reasons)
+    for reason, n in Counter(_values(reasons)).most_common(_NAMED):
         notes.append(f"{n} criteria are ungraded: {reason}")
     return replace(
         graded,
@@ -319,7 +324,7 @@ def _read_judges(
     return judges
 
 
-def _current(
+def _by_criterion(
     cases: tuple[EvaluationCase, ...],
     answers: Mapping[str, Answer],
     judge: str,
@@ -327,7 +332,7 @@ def _current(
 ) -> dict[str, dict[str, T]]:
     """Case id → criterion id → the value under the grade's key, for every case with an answer to grade.
 
-    Nothing of any case where there are no values: keys are digests of whole answers.
+    Without values the result is empty, and the keys, which are digests of whole answers, are not computed.
     """
     current: dict[str, dict[str, T]] = {}
     for case, answer in gradable(cases, answers) if by_key else ():

@@ -1,4 +1,4 @@
-"""How alike models are: profiles over specialties and themes, and shared worst cases."""
+"""How alike slices are by the models' means in them (`profiles`), and models by their worst cases (`worst_cases`)."""
 
 from dataclasses import dataclass
 
@@ -12,22 +12,23 @@ from .estimates import SLICES, rows_by
 from .score import ScoreTable
 
 WORST = 100
-"""How many of its lowest cases a model's worst are."""
+"""How many lowest-scoring cases of a model are its worst cases."""
 LEAST = 5
 """Profiles leave out slices in which any model has fewer scores."""
 _FLAT = 1e-12
+"""A value whose means spread no more than this has no correlation."""
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """Models' mean scores over a kind of slice, and how alike its values are."""
+    """The values of a kind of slice, such as specialties, and how alike they are by the models' mean scores."""
 
     kind: str
     values: list[str]
     """The slices that count: every model has `LEAST` scores there."""
     left_out: list[str]
     between_values: Floats
-    """Pearson's r over the models; NaN for fewer than three of them, or where a value's means are all alike."""
+    """(values x values): Pearson's r over the models; NaN for fewer than three, or where a value's means are alike."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class WorstCases:
     """The lowest cases of each model, of those that every model has a score for, and how far they are shared."""
 
     k: int
-    """How many were taken of each: `WORST`, or half of the common cases where that is fewer."""
+    """How many cases were taken of each model: `WORST`, or half of the common cases where that is fewer."""
     common: int
     jaccard: Floats
     """|a ∩ b| / |a ∪ b| of the models' cases, in the table's order; NaN without any."""
@@ -47,7 +48,7 @@ class WorstCases:
 
 
 def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
-    """The models' profiles over a kind of slice of `SLICES`. Raises KeyError for another kind."""
+    """Compare the values of one kind of `SLICES` by the models' means. Raises KeyError for another kind."""
     grid = table.grid
     scores = grid.score
     means: dict[str, Floats] = {}

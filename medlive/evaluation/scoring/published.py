@@ -75,8 +75,8 @@ def case_figures(
 ) -> list[CaseFigure]:
     """The figure of every case that the gradings name, in the order in which a mean adds them up.
 
-    1 and "1" are two cases, of one benchmark entry; 1 and 1.0 are one, and the entry is the later one's. What the
-    published script ends in a traceback over is left out.
+    The ids 1 and "1" are two cases, of one benchmark entry; 1 and 1.0 are one case, whose later grading counts.
+    Gradings that the published script would crash on are left out.
     """
     rubrics: dict[str, tuple[object, object]] = {}
     for case in benchmark:
@@ -102,6 +102,7 @@ def _figure(
     evaluations: Mapping[str, Any],
     rubric: object,
 ) -> float:
+    """The script's figure of one case: weighted scores on the rubric's criteria over its positive points, unclipped."""
     # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the script:
     # 5, 5.0 and "5" are two.
     known = set()
@@ -140,10 +141,10 @@ def keep_figures(
     cases: Path,
     gradings: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Keep the figures of the files that a run's verdicts of `judge` (`Grade.judge`) came from, where the cases lie in
-    one of LiveMedBench's, a list. Raises BadInput.
+    """Store in a run's folder what the published script makes of the imported grades of `judge` (`Grade.judge`).
 
-    The published script counts entries that a run folder does not keep, such as failed answers.
+    It counts entries that a run folder does not keep, such as failed answers. Nothing is stored unless `cases` is
+    LiveMedBench's file, a JSON list, or a snapshot's folder with one. Raises BadInput.
     """
     benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
     if not benchmark.is_file():
@@ -159,9 +160,10 @@ def kept_figures(
     run: Path,
     judge: str | None,
 ) -> list[CaseFigure] | None:
-    """The figures of the files of a run's verdicts of `judge`; None if they came from elsewhere.
+    """The figures that `keep_figures` stored of the verdicts of `judge`; None if there are none.
 
-    A run without any verdict (None) has those of its only import with grades: none of these could be read as one.
+    `judge` is None for a run without verdicts: it has the figures of its only import with grades, none of which could
+    be read as a verdict.
     """
     places = list((run / _FOLDER).glob("*.json"))
     if judge is not None:
@@ -185,9 +187,9 @@ def scores_of_files(
     run: GradedRun,
     in_run: Sequence[CaseScore],
 ) -> tuple[CaseScore, ...] | None:
-    """A run's cases as the published script has them of the files it was imported from; None without such files.
+    """A run's cases as the published script scores them from the imported files; None without such files.
 
-    In the script's order: those that the gradings name and no others, cases that the benchmark lacks among them.
+    In the script's order: the cases that the gradings name and no others, even cases that the benchmark lacks.
     `in_run` are the cases as scored from the run folder, for states, verdicts and bounds.
     """
     figures = kept_figures(
@@ -255,7 +257,7 @@ def _figure_warnings(
     before: Sequence[EvaluationCase],
     from_files: Sequence[CaseScore] | None,
 ) -> Iterator[str]:
-    """Warn about what the published mean counts otherwise; `from_files` are the cases of the published files."""
+    """Warn about what the published mean counts in its own way; `from_files` are the cases of the imported files."""
     if invalid := [c.case_id for c in scored if c.non_finite is not None]:
         yield (
             f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "

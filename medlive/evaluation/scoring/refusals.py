@@ -1,4 +1,4 @@
-"""What would make a figure mislead: refused unless the user allows it by name, or printed with it as a warning."""
+"""Refuse figures that would mislead unless the user allows it by name (`check_figures`), and make their warnings."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -205,6 +205,7 @@ def run_warnings(
 
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
+    """What a reader of one run's figures must know."""
     cases = run.info.cases
     if cases.newer:
         yield f"{cases.name}: {cases.newer}"
@@ -224,6 +225,7 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
 
 
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
+    """What keeps these runs from being ranked together."""
     differing = {
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         "cases": {run.info.cases.rows for run in runs},

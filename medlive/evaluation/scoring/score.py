@@ -1,4 +1,4 @@
-"""Score runs in one table: every figure with its n, its 95 % interval and its bounds, and with warnings."""
+"""Score runs in one table (`score_runs`): every figure with its n, 95 % interval and bounds, and with warnings."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ class Rates:
 
     cases: int
     criteria: int
-    """Of gradable answers."""
+    """The criteria of gradable answers."""
     ungraded: int
     partly_graded: int
     unanswered: int
@@ -127,28 +127,30 @@ class ScoreTable:
     models: tuple[ModelScore, ...]
     comparisons: tuple[Comparison, ...]
     common: int
+    """Cases that every model has a score for."""
     advice_only: bool
-    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
+    """Whether every criterion is based on the advice, so that the complete score is the paper's."""
     lengths: tuple[LengthControl, ...]
     warnings: tuple[str, ...]
     """Reasons not to publish or compare this table, to be printed with it."""
     errata: ErrataUse | None = None
     """How errata were handled, in the order of the given runs; None: errata were not looked up."""
     labels: tuple[str, ...] = ()
+    """The models' labels, in the order of the given runs."""
     basis: CaseBasis = "own"
     coverage: tuple[ScoredCases, ...] = ()
-    """Of each model, in that order, before a restriction to common cases."""
+    """Each model's cases, in the order of `labels`, before a restriction to common cases."""
     fresh: FreshRanking | None = None
     """The ranking on what was posted after every model's cutoff; None: no cutoff is known."""
     drops: Mapping[str, Drop] = field(default_factory=dict)
-    """Label → the drop past the model's cutoff where it survives Holm's correction, which p holds."""
+    """Label → the drop past the model's cutoff, where it survives Holm's correction; its p is the corrected one."""
     window: Window = ALWAYS
     overridden: tuple[Objection, ...] = ()
     """What would mislead and was allowed, to be printed with every figure."""
 
     @property
     def grid(self) -> ScoreGrid:
-        """Its cases and scores, and how cases are drawn."""
+        """The table's cases and scores, and how cases are drawn."""
         return ScoreGrid(
             self.scored,
             self.metric,
@@ -158,13 +160,12 @@ class ScoreTable:
 
     @property
     def scored(self) -> Scored:
-        """Every model's cases."""
+        """Label → the model's case scores."""
         return {model.label: model.cases for model in self.models}
 
     @property
     def companion_metrics(self) -> tuple[Metric, ...]:
-        """The complete and the paper metric, where not the headline; where both are one, the complete alone beside
-        safe."""
+        """Complete and paper, without the headline; where the two are equal, complete alone and only beside safe."""
         if self.advice_only:
             return (Metric.COMPLETE,) if self.metric is Metric.SAFE else ()
         return tuple(m for m in (Metric.COMPLETE, Metric.PAPER) if m is not self.metric)
@@ -172,7 +173,7 @@ class ScoreTable:
     def tsv(self) -> str:
         """The table as LiveMedBench prints it (`published.month_table`); for the published metric to the digit.
 
-        That is of the files that the runs were imported from, else of the runs as such files would hold them.
+        The published metric's figures are of the files that a run was imported from, else of the run as if exported.
         """
         scored = self.scored
         figures: dict[str, list[tuple[str | None, float]]] = {}
@@ -204,8 +205,7 @@ def score_runs(
 
     Args:
         runs: The graded runs; runs of one model are labelled with their folder's name as well.
-        metric: The headline's; `ModelScore.companions` holds what stands beside it. None: safe where every run was read
-            for harm, else complete.
+        metric: The headline's; `ModelScore.companions` holds the figures beside it. None: as `headline` chooses.
         draws: Bootstrap draws.
         seed: Seed of the draws.
         errata: What was withdrawn since each run (`use_errata`); applied errata are scored as if the snapshot had
@@ -308,8 +308,10 @@ def score_runs(
 
 
 def headline(runs: Sequence[GradedRun]) -> Metric:
-    """The metric that models are ranked by where nobody chose one: safe where every run was read for harm by judges
-    who pass their control, else complete."""
+    """The metric that ranks models by default: safe if every run was read for harm by judges that pass their control.
+
+    Else complete.
+    """
     for run in runs:
         if run.harm is None or control_figures(run.harm.controls).failed:
             return Metric.COMPLETE
@@ -320,6 +322,7 @@ def _only(
     shared: set[str],
     scored: Scored,
 ) -> dict[str, tuple[CaseScore, ...]]:
+    """The scores of the cases in `shared`, ids."""
     kept = {}
     for label, cases in scored.items():
         kept[label] = tuple(score for score in cases if score.case_id in shared)
@@ -327,7 +330,7 @@ def _only(
 
 
 def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
-    """The runs with labels of their own; those of one model have their folder's name as well."""
+    """The runs with unique labels: runs of one model are labelled with their folder's name as well."""
     names = Counter(run.label for run in runs)
     unique: dict[str, GradedRun] = {}
     for run in runs:
@@ -345,6 +348,7 @@ def _scored_ids(scored: Sequence[CaseScore]) -> dict[str, None]:
 
 
 def _coverage(in_runs: Scored, scored: Scored) -> Iterator[ScoredCases]:
+    """What each model is scored on; `in_runs` has all cases of the run folders."""
     ids = {label: _scored_ids(own) for label, own in scored.items()}
     anyone = dict.fromkeys(chain.from_iterable(ids.values()))
     for label, own in ids.items():
@@ -357,6 +361,7 @@ def _coverage(in_runs: Scored, scored: Scored) -> Iterator[ScoredCases]:
 
 
 def _common_ids(scored: Scored) -> set[str]:
+    """The cases that every model has a score for. Raises UsageError if there are none."""
     ids = {label: set(_scored_ids(own)) for label, own in scored.items()}
     shared = set.intersection(*ids.values())
     if not shared:
@@ -368,6 +373,7 @@ def _common_ids(scored: Scored) -> set[str]:
 
 
 def _rates(cases: Sequence[CaseScore]) -> Rates:
+    """Count a model's cases and criteria by state."""
     states = Counter(case.state for case in cases)
     answers = Counter(case.answer for case in cases)
     return Rates(
