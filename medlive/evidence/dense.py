@@ -11,8 +11,8 @@ can. FAISS comes with `medlive[dense]`.
 
 `build_dense` writes an index, `DenseIndex` searches it. `measure_weights` and `measure_reranker` measure an encoder's
 weight against the words, and whether a reranker helps, on known items: passages that are looked for among all by their
-title, or by their first sentence without a usable title. An encoder that finds few of them does not know the language,
-whatever its name promises, and fusing its results would spoil what words had found.
+title, or by their first sentence if they have no usable title. An encoder that finds few of them does not know the
+language, whatever its name promises, and fusing its results would spoil what words had found.
 """
 
 import re
@@ -48,7 +48,7 @@ except ModuleNotFoundError as exc:
 
 INDEX = "index.faiss"
 FLAT_UP_TO = 50_000
-"""Passages up to which an index is flat: a query takes 17-20 ms (two cores, 768 dimensions); of a million 336-400."""
+"""Passages up to which an index is flat: on two cores a query takes 17-20 ms there, over a million × 768 336-400 ms."""
 QUERIES = 256
 """Queries to choose the number of cells on, and as many others to measure the recall on."""
 TARGET = 0.95
