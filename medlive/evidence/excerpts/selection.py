@@ -117,7 +117,7 @@ class _Case:
         room: int,
     ) -> None:
         self.phrases: dict[str, dict[str, None]] = {}
-        """Id of a passage → phrases that it was found for; every claim's best passage first, then the second, and so on."""
+        """Id of a passage → phrases that it was found for; every claim's best passage first, then every second, …"""
         self._room = room  # Tokens that are left
         # Id of a passage → of the passage that is shown for it: itself, or an earlier one with nearly the same text
         self._instead: dict[str, str] = {}

@@ -345,7 +345,7 @@ def select_articles(
 
 
 def _is_kept(frame: Frame, names: set[str]) -> bool:
-    """Whether a record is a deletion, a notice, or an article of a type in `names`, but for veterinary ones."""
+    """Whether a record is a deletion, a notice, or an article of a type in `names` (veterinary ones excepted)."""
     if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, NOTICES)):
         return True
     for kind in _TYPE.findall(frame.data):

@@ -75,7 +75,7 @@ class Source:
 
 _TABLE = tomllib.loads(files(__package__).joinpath("sources.toml").read_text("utf-8"))
 ARTICLE_TYPES: dict[ArticleType, list[str]] = _TABLE["article_types"]
-"""Type → PubMed's publication types; each includes its subtypes ("Clinical Trial, Phase III"), but veterinary ones."""
+"""Type → PubMed's own types; each includes its subtypes ("Clinical Trial, Phase III") except veterinary ones."""
 SOURCES = tuple(
     TypeAdapter(Source).validate_python(
         {"name": name, **_TABLE["publishers"][entry["publisher"]], **entry}
