@@ -27,9 +27,8 @@ from medlive.threads.model import Thread
 _QUESTION_PATH = re.compile(r"/question/(\d{1,20})/?(?:[?#]|$)")
 _STATE = re.compile(r"window\.\$\$data\s*=\s*(?=\{)")
 _DIALOGS = ".question-detail-dialogs"
-_MAX_STRAY_LINE = (
-    60  # Characters; a longer line outside the turns is one that was not recognised
-)
+# Characters; a longer line outside the known turns is a turn that was not recognised.
+_MAX_STRAY_LINE = 60
 _THEMES = {"theme-white", "theme-dark"}
 """Classes around a doctor's turn, and around a patient's."""
 
