@@ -276,7 +276,7 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 
 async def _public(host: str, port: int) -> list[str]:
-    """The addresses of a publisher's host, all public; those of this machine only by its own names."""
+    """The addresses of a publisher's host, all public; this machine's only if `host` is its own name."""
     return await asyncio.to_thread(
         public_addresses,
         host,

@@ -188,6 +188,7 @@ class VectorStore:
         )
 
     def _check(self, vectors: Matrix, pairs: Pairs) -> None:
+        """Raise EvidenceUnavailable unless each pair has a vector that half precision can hold."""
         expected = (len(pairs), self.encoder.dimension)
         first = 0
         if vectors.shape == expected:
@@ -208,6 +209,7 @@ class VectorStore:
         keys: list[bytes],
         vectors: NDArray[np.float16],
     ) -> None:
+        """Write a shard's `.vec` file, then its `.json`."""
         data = b"".join(keys)
         place = self.folder / f"shard-{hashlib.sha256(data).hexdigest()[:32]}.vec"
         data += vectors.tobytes()

@@ -115,7 +115,7 @@ async def harvest(
 
 @dataclass
 class _Run:
-    """One harvest: one task finds threads, the others read them."""
+    """One harvest: one task finds threads (`find`), the others read them (`work`)."""
 
     site: Site
     fetch: Fetch

@@ -34,7 +34,7 @@ _ID_TYPES = ("book-part-id-type", "book-id-type", "pub-id-type")
 _CC = re.compile(
     r"creativecommons\.org/(?:licenses/([a-z-]+)/(\d\.\d)|publicdomain/zero/(\d\.\d))"
 )
-# A chapter with such a title is titled with its book's, too.
+# Titles of chapters that say too little without the book's
 _GENERAL_TITLE = re.compile(
     r"(?i)\W*(?:(?:chapter|part|section|appendix|module|annex)\b.{0,12}|(?:executive )?summary|introduction"
     r"|background|overview|methods?|results|discussion|conclusions?|recommendations?|evidence"
@@ -197,8 +197,8 @@ def _licence(meta: Element) -> str | None:
 def _sections_of(part: Element) -> list[Section]:
     """The part's sections in reading order, but for those that say nothing of medicine.
 
-    References, glossaries, questions for readers, acknowledgements and the like are left out, whatever stands
-    below them. A part within the part is not this part's text.
+    References, glossaries, questions for readers, acknowledgements and the like are left out, with all that
+    is below them. A part within the part is not this part's text.
     """
     reading = _Reading()
     for child in part:

@@ -94,7 +94,7 @@ def converted(
     log: ReadLog,
     document: Callable[[T], Document],
 ) -> Iterator[Document]:
-    """The documents made of the rows of a source; invalid ones go to the log, those without text to its count.
+    """The documents made of rows; invalid rows go to the log, rows without text are counted there as left out.
 
     Args:
         rows: Each with its place, which the log names.
@@ -195,6 +195,7 @@ class _Guideline(Row):
 
 
 def _guideline(line: bytes) -> Document:
+    """A guideline without the sections that recommend nothing. Raises ValueError."""
     row = _Guideline.model_validate_json(line)
     source = row.source.strip()
     heading, sections = titled_sections(row.clean_text)
@@ -256,6 +257,7 @@ def abstracts(path: Path, log: ReadLog) -> Iterator[Document]:
 
 
 def _abstract(row: tuple[str, Any]) -> Document:
+    """The abstract of a PMID and its entry, the long answer as its conclusions. Raises ValueError."""
     pmid, entry = row[0], _Entry.model_validate(row[1])
     labels = entry.LABELS[: len(entry.CONTEXTS)]
     parts = [*zip_longest(labels, entry.CONTEXTS, fillvalue="")]

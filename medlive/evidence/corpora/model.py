@@ -17,7 +17,7 @@ from medlive.evidence.passage import Passage
 from .parsing.text import clean, language_of, one_line, slug
 
 LIMIT = {"zh": 500, "ja": 500}
-"""The most characters of a passage, by language; a Chinese character weighs about two and a half Latin ones."""
+"""Characters to which passages are cut, by language; a Chinese character weighs about two and a half Latin ones."""
 DEFAULT_LIMIT = 1200
 MAX_LABEL = 120  # Characters
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”’]{0,3}\s+|[。！？；][\"”’）」]{0,3}|\n")
@@ -139,7 +139,7 @@ def _joined(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
 
 
 def path_label(titles: Sequence[str]) -> str:
-    """The titles a text stands under, outermost first ("Treatment > Drugs"); a long path loses its beginning."""
+    """The titles above a text, outermost first ("Treatment > Drugs"); a long path loses its beginning."""
     names = [name for title in titles if (name := one_line(title))]
     label = " > ".join(names)
     while len(label) > MAX_LABEL and len(names) > 1:

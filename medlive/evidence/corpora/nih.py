@@ -88,7 +88,7 @@ def _sections(element: Element) -> Iterator[Section]:
 
 
 def _lines(element: Element, *, titled: bool = False) -> Iterator[str]:
-    """The lines of a section and of those within it, their titles among them."""
+    """The lines of a section and its subsections, with the titles of these."""
     for child in element:
         kind = child.tag
         if kind in _LINES or (titled and kind == "title"):

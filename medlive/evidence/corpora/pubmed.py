@@ -39,7 +39,7 @@ NOTICE = re.compile(
     re.S,
 )
 NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
-"""One stands in each record that retracts another article, or says that there is concern about it."""
+"""One is in each record that retracts another article, or says that there is concern about it."""
 # Notices that a record gives of other articles
 _AGAINST = {"RetractionOf", "PartialRetractionOf", "ExpressionOfConcernFor"}
 _NO_EVIDENCE = _AGAINST | {
@@ -283,8 +283,8 @@ def publication_day(root: Element) -> date | None:
     """The last day on which the article may first have been read.
 
     The day of its electronic publication; without one the last day that its issue's date may mean, or the day
-    on which PubMed had it when that is earlier. (For what it takes in late the library writes the first day of
-    the issue's date there, which is no such day.) A book's text is as old as its last revision.
+    on which PubMed had it when that is earlier. (For articles that it lists late, the library writes the
+    first day of the issue there, which is not that day.) A book's text is as old as its last revision.
     """
     book = root.find("BookDocument")
     if book is not None:

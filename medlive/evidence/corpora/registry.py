@@ -26,7 +26,7 @@ READERS: tuple[Reader, ...] = (
 
 
 def known_readers() -> tuple[Reader, ...]:
-    """Every reader, those of plugins before the last, which takes any folder. Raises ConfigError."""
+    """Every reader; those of plugins come before medlive's last, which takes any folder. Raises ConfigError."""
     added = load_plugins("corpora")
     for reader in added:
         if not isinstance(reader, Reader):

@@ -47,7 +47,7 @@ class ShownPassage:
     id: str  # `<corpus>:<document>:<section>`
     title: str  # The document's title and the section's heading
     text: str  # Whole sentences; " … " where others were left out
-    stretches: tuple[str, ...]  # The words between two gaps: a quote stands in one
+    stretches: tuple[str, ...]  # The words between gaps; a quote must be within one
     hits: tuple[Hit, ...]  # Its pieces in reading order, each with what is shown of it
 
     @property
@@ -56,7 +56,7 @@ class ShownPassage:
         return _cost(self.title, self.text)
 
     def has(self, quote: str) -> bool:
-        """Whether a quote stands in what is shown, without a gap."""
+        """Whether what is shown has the quote without a gap."""
         return any(contains_quote(quote, words) for words in self.stretches)
 
     def cite(self, quote: str) -> tuple[tuple[str, str], ...]:

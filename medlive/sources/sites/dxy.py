@@ -27,8 +27,7 @@ from medlive.threads.model import Thread
 _QUESTION_PATH = re.compile(r"/question/(\d{1,20})/?(?:[?#]|$)")
 _STATE = re.compile(r"window\.\$\$data\s*=\s*(?=\{)")
 _DIALOGS = ".question-detail-dialogs"
-# Characters; a longer line outside the known turns is a turn that was not recognised.
-_MAX_STRAY_LINE = 60
+_MAX_STRAY_LINE = 60  # Characters of a line outside the turns
 _THEMES = {"theme-white", "theme-dark"}
 """Classes around a doctor's turn, and around a patient's."""
 
@@ -205,6 +204,7 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[Posted]:
                 ".theme-white or .theme-dark around a .dialog-content with content",
             )
         turns.append(_turn(read, None, by_patient="theme-dark" in themes))
+    # A theme without a known turn, or a long line outside the turns, is a turn that was not recognised.
     stray = reading.readable(
         area, skip_classes=frozenset(["dialog-content"])
     ).text.split("\n")

@@ -95,7 +95,7 @@ def _discussion(
     tree: LexborHTMLParser,
     stated: reading.Discussion | None,
 ) -> tuple[str, list[Posted]]:
-    """The title and the blocks of a page, or those that its structured data states. Raises LayoutError."""
+    """The title and messages of a page's blocks, or else of its structured data. Raises LayoutError."""
     container = tree.css_first("div.articleConDiv")
     if container is not None:
         posts = _posts(page, container)

@@ -311,6 +311,7 @@ def _template(tree: LexborHTMLParser) -> str:
 
 
 def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str:
+    """The thread's number in the forum. Raises LayoutError."""
     key = tree.root.attributes.get("data-content-key") if tree.root else None
     stated = re.fullmatch(r"thread-(\d+)", key or "")
     match = (

@@ -117,6 +117,7 @@ class _Member(tarfile.TarInfo):
 
 
 def _is_tar(path: Path) -> bool:
+    """Whether a file is a tar archive, also one with a header that reading it refuses."""
     try:
         tarfile.open(path, tarinfo=_Member).close()
     except (tarfile.HeaderError, RecursionError):

@@ -12,16 +12,16 @@ _ENCODINGS = re.compile(
     r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]",
     re.IGNORECASE,
 )
-"""What a file may declare. UTF-7 hides markup in letters, and no parser here knows those of several bytes."""
+"""Encodings that a file may declare. UTF-7 hides markup in letters, and the parser knows no other multi-byte ones."""
 _LOOKED_BACK = 20  # Pieces of text before a superscript
 _CITATIONS = ("bibr", "fn", "table-fn")
 """Kinds of references to a bibliography or a note."""
 ELEMENTS = read_words("medlive.evidence", "elements.txt")
-"""Names of elements, by what is made of them."""
+"""Use (skipped, breaks, formula, …) → names of elements."""
 
 
 NO_ELEMENT = Element("")
-"""Stands where there is none: it has no text, no attributes and no children."""
+"""Returned where there is none: it has no text, no attributes and no children."""
 
 
 class UnsafeXml(ValueError):
