@@ -87,9 +87,7 @@ class SideWeight(BaseModel, frozen=True, extra="forbid"):
     """
 
     language: str
-    weight: (
-        float  # 0 to 1: the vectors' value over the words'; 0 below `dense.LEAST_SHARE`
-    )
+    weight: float  # 0 to 1: value of vectors over words; 0 below `dense.LEAST_SHARE`
     items: int  # Known items; fewer than `dense.LEAST_ITEMS` are not measured, and the weight is 1
     words: float | None = None  # Mean reciprocal rank by words
     vectors: float | None = None  # The same by vectors

@@ -140,7 +140,7 @@ def _collapsed(
     middle: float | None,
     past: Sequence[float],
 ) -> bool:
-    """Whether a figure is too far from its values in `past` and their median `middle`; a share, not by chance."""
+    """Whether a figure is too far from its values in `past` and their median `middle`; for a share, beyond chance."""
     if kind == "end":
         # Without a history too: a source whose threads mostly fail is not read, however new it is.
         usual = middle if middle is not None else 0.2

@@ -40,7 +40,7 @@ NOTICE = re.compile(
 )
 NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
 """One is in each record that retracts another article, or says that there is concern about it."""
-# Notices that a record gives of other articles
+# Notices in a record that another article was retracted or is in question
 _AGAINST = {"RetractionOf", "PartialRetractionOf", "ExpressionOfConcernFor"}
 _NO_EVIDENCE = _AGAINST | {
     "RetractionIn",

@@ -1,1 +1,1 @@
-"""Encoders turn text into vectors: `model` says what they do, one file has each kind, `opening` opens one by name."""
+"""Encoders turn text into vectors: `model` says what they do, each kind has a file, `opening` opens one by its name."""

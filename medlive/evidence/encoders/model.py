@@ -35,9 +35,7 @@ def joined(title: str, text: str) -> str:
 class EncoderIdentity(BaseModel, frozen=True, extra="forbid"):
     """Which encoder made a vector: vectors of equal digests may be compared, others never."""
 
-    name: (
-        str  # The last part of the configured name: of the table, a folder, or the hub
-    )
+    name: str  # As configured (of the table, a folder, the hub), its last part
     digest: str
     """Over the models' files, prompts and lengths; of an endpoint over its models' names and the probe."""
     dimension: int
@@ -51,7 +49,7 @@ class Encoder(Protocol):
     """Turns queries and passages into vectors whose inner product says how near they are.
 
     Synchronous and CPU-bound: an event loop calls it in a thread. What a text gives depends on no other text of
-    its batch, beyond rounding. No method touches the network. Any text is taken: empty, with lone surrogates, or
+    its batch, beyond rounding. Only an endpoint's encoder uses the network. Any text is taken: empty, with lone surrogates, or
     megabytes long (of which the beginning counts).
     """
 

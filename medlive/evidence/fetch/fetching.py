@@ -72,9 +72,7 @@ class Fetch:
     gone: tuple[str, ...]  # Files here that the publisher lists no more
     fetched: int = 0  # Files
     fetched_bytes: int = 0
-    absent: tuple[
-        str, ...
-    ] = ()  # Files that are listed, and that the publisher does not have
+    absent: tuple[str, ...] = ()  # Files that are listed, but not there
     removed: tuple[str, ...] = ()  # Of `gone`: deleted here
     failures: tuple[str, ...] = ()  # A sentence for each file that could not be fetched
 
