@@ -49,8 +49,8 @@ class Encoder(Protocol):
     """Turns queries and passages into vectors whose inner product says how near they are.
 
     Synchronous and CPU-bound: an event loop calls it in a thread. What a text gives depends on no other text of
-    its batch, beyond rounding. Only an endpoint's encoder uses the network. Any text is taken: empty, with lone surrogates, or
-    megabytes long (of which the beginning counts).
+    its batch, beyond rounding. Only an endpoint's encoder uses the network. Any text is taken: empty, with lone
+    surrogates, or megabytes long (of which the beginning counts).
     """
 
     identity: EncoderIdentity  # Which encoder this is
