@@ -56,11 +56,11 @@ from .store import PassageStore, store_passages
 from .vectors import VectorStore, keys_of
 
 _BUILDING = "building-"
-_EVERY = 1000
+_EVERY = 1000  # Passages between two reports of progress
 
 
 Tick = Callable[[int], None]
-"""Gets the passages read of a corpus, indexed or embedded so far."""
+"""Reports progress: gets the number of passages read of a corpus, indexed or embedded so far."""
 
 
 def build_index(
@@ -105,13 +105,14 @@ def build_index(
             return _with_reranker(out, manifest, plan)
 
 
+# A corpus, its passages, and the account of what was left out
 _Reading = tuple[Corpus, Survey, ReadLog]
 
 
 def _read(
     corpus: Corpus, scratch: Path, tick: Tick, warn: Callable[[str], None]
 ) -> _Reading:
-    """Read a corpus once into a file, for the decisions about its passages."""
+    """Read a corpus into the file `scratch`, from which `Survey` decides what to keep. Raises BadInput if empty."""
     survey, log = Survey(scratch), ReadLog()
     for passage in corpus.passages(log):
         survey.add(passage)
@@ -197,6 +198,7 @@ def _passages(
     kept: set[str],
     readings: Sequence[_Reading],
 ) -> Iterator[Passage]:
+    """The passages of the new index: those of the old one's corpora in `kept`, then those just read."""
     if old is not None and kept:
         for passage in old.open_store():
             if passage.corpus in kept:
@@ -212,17 +214,17 @@ def _build_side(
     plan: IndexPlan,
     tick: Tick,
 ) -> DenseEntry | None:
-    """Embed what is new for one encoder, arrange all its vectors, and measure them.
+    """Embed the passages that are new to one encoder, index all its vectors, and measure them.
 
     Args:
         out: The index's folder, which keeps the vectors.
-        data: The data folder that is being built, with its words' side.
-        number: Which of the sides of `plan`.
+        data: The data folder that is being built; it can be searched by words already.
+        number: Which of `plan.sides`, from 0.
         plan: The encoders.
         tick: Gets the passages embedded so far.
 
     Returns:
-        The side; None where no passage is in the encoder's languages.
+        The encoder's entry; None if no passage is in its languages.
     """
     # It needs faiss, which an index of words does without.
     from . import dense
@@ -271,7 +273,7 @@ def _with_reranker(
     manifest: IndexManifest,
     plan: IndexPlan,
 ) -> IndexManifest:
-    """Measure the planned reranker, where there is one."""
+    """Measure the planned reranker, if any, on the index at `out`, and add the result to the manifest."""
     if plan.reranker is None:
         return manifest
     from .dense import measure_reranker
@@ -285,12 +287,12 @@ def _with_reranker(
 
 
 def _existing_index(out: Path) -> IndexFolder | None:
-    """Return the index that is there, which can be read; None if there is none."""
+    """Return the index at `out`, its passages checked; None if there is none."""
     try:
         index = read_index(out)
     except IndexMissing:
         return None
-    # Passages that are kept get a fresh digest.
+    # Else damaged passages would be copied, and get a valid digest.
     index.check(passages=True)
     return index
 

@@ -1,6 +1,6 @@
-"""The one client that asks publishers' hosts and literature services: politely, within limits, no other host.
+"""The HTTP client for publishers' pages and files (`page`, `download`) and for literature services (`post`).
 
-A download goes on where it was interrupted.
+It asks a publisher's hosts only, with pauses, retries and limits; an interrupted download goes on where it was.
 """
 
 import asyncio
@@ -32,18 +32,18 @@ from medlive.integrity.paths import create_below, path_below
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""In a row without a new byte."""
+"""Failures in a row, without a new byte, that end the fetch."""
 BACKOFF_S = 2.0
-"""The first wait; it doubles."""
+"""Seconds of the first wait after a failure; it doubles."""
 LONGEST_WAIT_S = 600.0
-"""A longer Retry-After ends the command."""
+"""Seconds; a longer Retry-After makes the fetch fail."""
 STALL_S = 60.0
 """Most seconds without a byte."""
 PAGE_S = 600.0
 """Most seconds for one page or list."""
 ANSWER_S = 120.0
 """Most seconds for a literature service's whole answer, however slowly it comes."""
-LARGEST_PAGE = 64 * 1024 * 1024
+LARGEST_PAGE = 64 * 1024 * 1024  # Bytes
 _LATER = "what was fetched is kept; run the same command again later"
 _MOST_REDIRECTS = 5
 
@@ -69,12 +69,12 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         Args:
             contact: The operator's e-mail or web address, for the User-Agent.
-            hosts: The only hosts of which pages and files are asked.
+            hosts: The only hosts that `page` and `download` ask.
             pause_s: Seconds between two requests to a host.
-            named: Whether the user named the hosts, which then may be of the own network.
+            named: Whether the user named the hosts, which then may be in a private network.
 
         Raises:
-            ConfigError: Without a contact address.
+            ConfigError: without a contact address, unless all hosts are this machine.
         """
         self._hosts = hosts
         if contact is None and not all(map(_is_loopback, hosts)):
@@ -102,9 +102,9 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def post(
         self, address: str, form: Mapping[str, str]
     ) -> tuple[httpx2.Response, bytes]:
-        """Return the answer to a form, and its body, cut behind the longest that is read.
+        """Post a form; return the answer and its body, cut soon after `LITERATURE_BYTES`.
 
-        Raises OSError if none came.
+        Raises OSError if no answer came.
         """
         try:
             async with (
@@ -141,7 +141,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Complete the half file `name` below `root`; return whether its bytes came in more than one answer.
 
         Bytes that are there are not asked for again, whatever version of the file they are of. `largest` is the
-        most that are taken; `tick` gets how many are there so far.
+        most bytes that are taken; `tick` gets the number of bytes so far.
 
         Raises:
             FetchFailed: if the file cannot be fetched.
@@ -187,7 +187,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         return await self._retry(url, append, size_here)
 
     async def _wait_for(self, host: str) -> None:
-        """Wait until the host may be asked, which may take as long as it has said."""
+        """Wait until the host may be asked again: for the pause, or as long as it has asked to wait."""
         await asyncio.sleep(self._free_at.get(host, 0.0) - time.monotonic())
 
     @asynccontextmanager
@@ -250,7 +250,7 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> T:
         """Do the work until it succeeds, waiting after temporary failures.
 
-        A failure counts unless `size`, the bytes that are there, has grown since the one before.
+        `ATTEMPTS` failures in a row end it; the count restarts when `size`, the number of bytes here, has grown.
         """
         failures, furthest = 0, size()
         while True:
@@ -266,7 +266,7 @@ class Client(AbstractAsyncContextManager["Client"]):
 
 
 async def _read(response: httpx2.Response, most: int) -> bytes:
-    """A body, cut behind the first block that makes it longer than `most`."""
+    """Read a body, at most up to the block that makes it longer than `most` bytes."""
     body = bytearray()
     async for block in response.aiter_bytes():
         body += block
@@ -276,7 +276,7 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 
 async def _public(host: str, port: int) -> list[str]:
-    """The addresses of a publisher's host, all public; those of this machine only by its own names."""
+    """The addresses of a publisher's host, all public; this machine's only if `host` is its own name."""
     return await asyncio.to_thread(
         public_addresses,
         host,

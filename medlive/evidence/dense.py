@@ -3,16 +3,16 @@
 Kinds, for vectors of dimension d (`DenseKind`):
 
 - `flat`: every vector in single precision; exact; 4d bytes a passage.
-- `ivf_pq`: lists by cell, 4 bits for every two dimensions, candidates scored again with half-precision vectors;
-  d/4 + 2d bytes. Its recall against exact search is measured when it is built (method §7).
+- `ivf_pq`: vectors by cells (clusters), 4 bits for every two dimensions, candidates scored again with half-precision
+  vectors; d/4 + 2d bytes. Its recall against exact search is measured when it is built (method §7).
 
 An index is one file, made in memory from the stored vectors (`vectors.VectorStore`) and memory-mapped where FAISS
 can. FAISS comes with `medlive[dense]`.
 
-What an encoder counts beside the words, and whether a reranker helps, is measured on an index's own known items: a
-passage that is looked for by its title, or by its first sentence where it has none, among all passages, by each side
-alone. A side that finds few of them does not know the language, whatever its name promises, and fusing it would spoil
-what words had found.
+`build_dense` writes an index, `DenseIndex` searches it. `measure_weights` and `measure_reranker` measure an encoder's
+weight against the words, and whether a reranker helps, on known items: passages that are looked for among all by their
+title, or by their first sentence if they have no usable title. An encoder that finds few of them does not know the
+language, whatever its name promises, and fusing its results would spoil what words had found.
 """
 
 import re
@@ -48,40 +48,40 @@ except ModuleNotFoundError as exc:
 
 INDEX = "index.faiss"
 FLAT_UP_TO = 50_000
-"""Passages. One query over a million × 768 takes flat 336-400 ms on two cores: 17-20 ms over so many."""
+"""Passages up to which an index is flat: on two cores a query takes 17-20 ms there, over a million × 768 336-400 ms."""
 QUERIES = 256
-"""Queries that the number of cells is chosen on, and again as many that the recall is measured on."""
+"""Queries to choose the number of cells on, and as many others to measure the recall on."""
 TARGET = 0.95
-"""The recall@k against exact search that enough cells are searched for."""
+"""The recall@k against exact search for which enough cells are searched."""
 K = 32
 """Neighbours that the recall is measured on."""
 TRAINING = 200_000
 """Vectors that cells are made from, at most."""
 REFINE = 32
-"""So many times k candidates are scored again with their half-precision vectors."""
-_PER_CELL = 40
-_ROUNDS = 10
+"""Candidates, as a multiple of k, that are scored again with their half-precision vectors."""
+_PER_CELL = 40  # Vectors to make a cell from
+_ROUNDS = 10  # Of clustering
 _SEED = 20230101
-_BLOCK = 32_768
-_COPIED = 1 << 22
+_BLOCK = 32_768  # Vectors in memory at once
+_COPIED = 1 << 22  # Bytes written at once
 _MARGIN = 0.01
-"""Above the target on the queries that are tuned on: about one standard error of a mean of 256 recalls."""
+"""Recall above the target that the tuning must reach: about one standard error of a mean of 256 recalls."""
 _SENTENCE = re.compile(r"\s*.{20,300}?(?:[.!?](?=\s|$)|[。！？])", re.DOTALL)
-"""At least some words long, so that a heading or an abbreviation is no sentence."""
+"""A first sentence, long enough to be no heading or abbreviation."""
 
 ITEMS = 200
-"""Titles a language, at most."""
+"""Known items that are measured a language, at most."""
 LEAST_ITEMS = 20
-"""Fewer titles measure nothing."""
+"""Fewer known items measure nothing."""
 LEAST_SHARE = 0.5
-"""A side that finds less than this share of what words find is left out."""
+"""An encoder whose value is below this share of the words' value gets the weight 0."""
 RERANKED_ITEMS = 50
-"""Titles a language that a reranker is measured on: it reads ten passages for each."""
-_LOOKED_FOR = 10
+"""Known items a language that a reranker is measured on: it reads ten passages for each."""
+_LOOKED_FOR = 10  # Hits among which a known item is looked for
 _LOOKED_AT = 20_000
-"""Passages from which titles are drawn."""
+"""Passages that are sampled for known items."""
 _TITLE = range(6, 300)
-"""Characters of a title that somebody might ask for."""
+"""Characters of a usable title, which somebody might ask for."""
 
 
 SearchResult = tuple[Matrix, Ordinals]
@@ -246,7 +246,7 @@ def _blocks(source: StoredVectors) -> Iterator[tuple[int, Matrix]]:
 
 
 def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:
-    """The k nearest of all vectors to each query, by looking at every one; memory: one block."""
+    """The k vectors nearest to each query, by comparing all; memory: one block."""
     nearest = faiss.ResultHeap(len(queries), k, keep_max=True)
     for first, block in _blocks(source):
         wanted = min(k, len(block))
@@ -258,7 +258,7 @@ def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:
 
 
 def recall(retrieved: Ordinals, expected: Ordinals) -> float:
-    """The mean share of the expected ordinals of a row that are found in it; -1 stands for none."""
+    """The mean over rows of the share of expected ordinals that were retrieved; -1 is no ordinal."""
     shares = []
     for got, want in zip(retrieved, expected, strict=True):
         wanted = want[want >= 0]
@@ -267,16 +267,16 @@ def recall(retrieved: Ordinals, expected: Ordinals) -> float:
 
 
 def sample_ordinals(count: int, size: int) -> Ordinals:
-    """Ordinals drawn evenly, each once; the same at each call."""
+    """Up to `size` ordinals below `count`, drawn evenly, each once; the same at each call."""
     order = np.random.default_rng(_SEED + 1).permutation(count)
     return order[:size].astype(np.int64)
 
 
 def as_query(title: str, text: str) -> str:
-    """What somebody might ask or claim whom this passage answers: its first sentence, or its title without one.
+    """A query that the passage answers: its first sentence, or its title if it has none.
 
-    For queries to tune and measure on where real ones are few: a query lies farther from the passages than they
-    lie from each other, and an index tuned on passages finds fewer of its neighbours.
+    For tuning and measuring where real queries are few: a query lies farther from the passages than they lie from
+    each other, and an index tuned on passages finds fewer of a query's neighbours.
     """
     first = _SENTENCE.match(text)
     return (first[0] if first else title).strip() or title
@@ -287,7 +287,7 @@ def _measured(
     queries: Matrix,
     expected: Ordinals,
 ) -> tuple[int, DenseRecall]:
-    """Choose the number of cells on every second query, and measure the recall on the others.
+    """Return the number of cells to search, chosen on every second query, and the recall on the others.
 
     Cells are doubled until the target is reached with a margin, or all are searched. Recall is counted, not timed,
     so that a build gives the same index on a busy machine.
@@ -317,9 +317,9 @@ def measure_weights(
     side: DenseSide,
     languages: Sequence[str],
 ) -> tuple[SideWeight, ...]:
-    """Measure one encoder beside the words, in each of the languages (ISO 639) whose phrases it reads.
+    """Measure an encoder's weight against the words, in each of the languages (ISO 639) whose phrases it reads.
 
-    `store` has all passages of the index, `lexical` is the words' side.
+    `store` has all passages of the index, `lexical` searches them by words, `side` by the encoder's vectors.
     """
     weights = []
     questions = _questions(store, side.ordinals)
@@ -370,7 +370,7 @@ def measure_reranker(reranker: Reranker, retriever: IndexRetriever) -> RerankerE
 
 
 def _questions(store: PassageStore, ordinals: Ordinals) -> dict[str, list[str]]:
-    """Language → questions that a sample of its passages answers, each once."""
+    """Language → the queries of its known items, each once, from a sample of the passages of `ordinals`."""
     questions: dict[str, dict[str, None]] = {}
     for at in sample_ordinals(len(ordinals), _LOOKED_AT):
         passage = store.get(int(ordinals[at]))
@@ -379,14 +379,14 @@ def _questions(store: PassageStore, ordinals: Ordinals) -> dict[str, list[str]]:
 
 
 def _question(passage: Passage) -> str:
-    """What somebody might ask for who wants this passage."""
+    """The query of a known item: its title if that is usable, else its first sentence."""
     if len(passage.title) in _TITLE:
         return passage.title
     return as_query("", passage.text)
 
 
 def _reciprocal_rank(question: str, passages: Iterable[Passage]) -> float:
-    """One over the rank of the first passage that answers the question; 0 without one."""
+    """One over the rank of the first passage whose query is `question`; 0 without one."""
     for rank, passage in enumerate(passages, start=1):
         if _question(passage) == question:
             return 1 / rank

@@ -1,4 +1,4 @@
-"""Files that are complete or absent."""
+"""Write a file of an index so that it is complete or absent, even after a kill: `whole_file`."""
 
 import os
 from collections.abc import Iterator

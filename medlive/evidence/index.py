@@ -1,4 +1,4 @@
-"""An index on disk: its files, whether they are what the manifest says, and the retriever that searches them."""
+"""Open an index on disk for searching (`open_index`), and compare its files with its manifest (`verify_index`)."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -46,12 +46,13 @@ T = TypeVar("T")
 
 DATA = "data-"
 """Prefix of the names of data folders."""
+# Subfolders of a data folder: the search by words, and by vectors
 LEXICAL = "lexical"
 DENSE = "dense"
 ORDINALS = "ordinals.npy"
-"""Beside an encoder's vectors: which passage each is of."""
+"""The file beside an encoder's vectors with the ordinal of each vector's passage."""
 VECTORS = "vectors"
-"""The folder of embeddings, by encoder."""
+"""The folder of all embeddings, one subfolder an encoder; builds keep it."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class IndexFolder:
         """Compare its files with the manifest: their sizes, and digests where asked for.
 
         Args:
-            whole: Whether every file has its digest.
-            passages: Whether the passages have theirs.
+            whole: Whether to compare the digest of every file.
+            passages: Whether to compare that of the passages.
 
         Raises:
             IndexCorrupt: for the first file that is missing or differs.
@@ -108,7 +109,7 @@ class IndexFolder:
             ) from exc
 
     def open_words(self, store: PassageStore) -> LexicalIndex:
-        """Open the words' side. Raises IndexOutdated where text is cut in another way now, and IndexCorrupt."""
+        """Open the search by words. Raises IndexCorrupt, and IndexOutdated if text is cut differently now."""
         current, built = lexical.parameters(), self.manifest.parameters
         if built != current:
             raise IndexOutdated(
@@ -129,7 +130,7 @@ class IndexFolder:
         )
 
     def read_ordinals(self, entry: DenseEntry) -> Ordinals:
-        """Return which passage each vector of an encoder is of. Raises IndexCorrupt."""
+        """Return the ordinal of the passage of each vector of an encoder. Raises IndexCorrupt."""
         place = self.data / entry.folder / ORDINALS
         count = entry.part.count
         try:
@@ -150,7 +151,7 @@ def read_index(path: Path) -> IndexFolder:
 
 
 def _use(path: Path, work: Callable[[IndexFolder], T]) -> T:
-    """Do the work with the index at `path`; again, where a build replaces the index meanwhile."""
+    """Return `work` of the index at `path`; if it fails because a build replaced the index meanwhile, do it again."""
     index = read_index(path)
     while True:
         try:
@@ -180,7 +181,7 @@ def open_index(
         settings: Where models are looked for; None for `models` below `path`.
         encoders: Encoders that are open already, by the name that the manifest gives them; others are opened.
         retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
-        verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
+        verify: Whether to compare every file's digest in the background; searches wait for it and raise IndexCorrupt.
 
     Raises:
         IndexMissing, IndexCorrupt, IndexOutdated: if the index cannot be used.
@@ -230,7 +231,7 @@ def open_index(
 def _measured_reranker(
     index: IndexFolder, settings: EncoderSettings
 ) -> Reranker | None:
-    """Open the configured reranker if it was measured to help; None where none, or another, is configured."""
+    """Open the configured reranker if the index's measurement says that this one helps; else None."""
     entry = index.manifest.reranker
     if entry is None or not entry.helps or settings.reranker != entry.where:
         return None
@@ -253,7 +254,7 @@ def _verify_in_background(path: Path) -> Future[None]:
 
     def verify() -> None:
         try:
-            # Files of an index that was replaced meanwhile are gone; whoever has it open searches it to the end.
+            # The files of an index that was replaced meanwhile are gone; who has it open can search it to the end.
             _use(path, lambda index: index.check(whole=True))
         except BaseException as exc:
             result.set_exception(exc)
@@ -294,7 +295,7 @@ def _identity(
     name: RetrieverName,
     reranker: Reranker | None,
 ) -> IndexIdentity:
-    """Return what verdicts record as the evidence that they saw.
+    """Return the evidence as verdicts record it.
 
     An index that is searched in another way than it was built for has another digest there.
     """

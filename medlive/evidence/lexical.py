@@ -51,9 +51,9 @@ NUMBER_BOOST = 0.1
 ties."""
 _BOOSTS = {"body": 1.0, "head": HEAD_BOOST}
 MAX_QUERY_CHARS = 8000
-"""Only the beginning of a longer query is looked at."""
+"""Characters; only the beginning of a longer query is read."""
 MAX_QUERY_TERMS = 64
-"""The rarest terms of a longer query; the others would only slow it down."""
+"""Terms that are searched, the rarest of the query; more would only slow it down."""
 SCORE_DIGITS = 4
 """Digits of a score; the rest depends on the order of float additions."""
 
@@ -67,7 +67,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 @cache
 def _latin() -> Any:
-    """What cuts words of other scripts than Chinese."""
+    """The analyzer that cuts text in other scripts than Chinese into terms."""
     return (
         tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
         .filter(tantivy.Filter.lowercase())
@@ -103,16 +103,16 @@ def terms(text: str) -> list[str]:
 
 
 def chinese_names() -> tuple[list[str], list[str]]:
-    """The shipped names: those that are one term (drugs), those whose words count too (the others)."""
+    """The shipped Chinese names: those that are one term (drugs), and those whose words are terms too (the others)."""
     names = read_lists("medlive.evidence", "drugs_zh.txt")
     return names["whole"], names["parts"]
 
 
 @cache
 def _terms_of_names() -> dict[str, list[str]]:
-    """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter.
+    """Name → its terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a fragment of a name.
 
-    From here on the segmenter knows the names.
+    The first call adds the names to the segmenter.
     """
     whole, parts = chinese_names()
     names = dict.fromkeys([*whole, *parts])
@@ -132,8 +132,7 @@ def _terms_of_names() -> dict[str, list[str]]:
 
 @cache
 def _fingerprint() -> str:
-    """The digest of the terms of a fixed text: two ways to cut alike have the same, whatever the versions of their
-    libraries."""
+    """The digest of a fixed text's terms: it changes if text is cut differently, not with the libraries' versions."""
     whole, parts = chinese_names()
     probe = [
         *whole,
@@ -233,8 +232,8 @@ class LexicalIndex:
     ) -> Order:
         """The k best (ordinal, score), best first; equal scores are ordered by passage id.
 
-        A query is plain text, whatever it holds; one without a word of the index finds nothing. The day changes no
-        score of what stays. Raises IndexCorrupt for damaged files.
+        A query is plain text, whatever it holds; one without a word of the index finds nothing. `not_after`
+        leaves out younger passages and changes no score. Raises IndexCorrupt for damaged files.
         """
         try:
             parsed = self._query(text, not_after)

@@ -1,4 +1,4 @@
-"""What an evidence index is made of, as its `manifest.json` says it."""
+"""An evidence index's `manifest.json`: its corpora, encoders and files; `read_manifest` reads and checks it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,15 +26,15 @@ FORMAT_VERSION = 4
 
 
 DenseKind = Literal["flat", "ivf_pq"]
-"""How vectors are arranged: exact, or compressed."""
+"""How vectors are stored: `flat` whole, for exact search; `ivf_pq` compressed."""
 
 
 class CorpusEntry(BaseModel, frozen=True):
     """A corpus as it was when it was read."""
 
     name: str
-    kind: str
-    digest: str  # Of everything the reading gave, whatever the order of its files
+    kind: str  # Of its reader: `Reader.kind`
+    digest: str  # Of all passages that were read, whatever the order of the files
     licence: str
     documents: int
     passages: int  # Passages in the index
@@ -48,7 +48,7 @@ class CorpusEntry(BaseModel, frozen=True):
 
 
 class DenseRecall(BaseModel, frozen=True, extra="forbid"):
-    """How many of the exact k nearest an index finds, on queries that its cells were not chosen on."""
+    """How many of the exact k nearest passages an index finds, on queries that were not used to tune it."""
 
     k: int
     value: float  # Mean share, 0 to 1
@@ -61,9 +61,9 @@ class DensePart(BaseModel, frozen=True):
 
     kind: DenseKind
     parameters: dict[str, int] | None
-    """What decides a compressed index's results beside its vectors; None for the flat kind. `nlist`: cells;
-    `trained_on`: vectors that the cells were made from; `sub_quantisers`: 4-bit codes a vector; `refine`: so many
-    times k candidates are scored again; `nprobe`: cells searched, chosen for the target recall."""
+    """What decides a compressed index's results beside its vectors; None for the flat kind. `nlist`: cells (clusters
+    of vectors); `trained_on`: vectors that the cells were made from; `sub_quantisers`: 4-bit codes a vector;
+    `refine`: candidates that are scored again, as a multiple of k; `nprobe`: cells searched for the target recall."""
     dimension: int
     count: int
     keys_digest: str  # Of the passages' keys in the order of their ordinals: see `vectors.keys_digest`
@@ -80,32 +80,32 @@ class FileEntry(BaseModel, frozen=True, extra="forbid"):
 
 
 class SideWeight(BaseModel, frozen=True, extra="forbid"):
-    """What an encoder counts in one language beside the words, measured on the index's own known items.
+    """The weight of an encoder's ranking against search by words, in one language, measured on known items.
 
-    A known item is a passage that is looked for by its title. The value of a side is its mean reciprocal rank
-    (0 beyond the tenth).
+    A known item is a passage of the index that is looked for by its title, or by its first sentence if it has no
+    usable title. A ranking's value is the mean reciprocal rank of these passages (0 beyond the tenth).
     """
 
     language: str
-    weight: float  # 0 to 1: the encoder's value over the words', nothing below `dense.LEAST_SHARE`
-    items: int  # 0: too few titles to measure, and the weight is 1
+    weight: float  # 0 to 1: value of vectors over words; 0 below `dense.LEAST_SHARE`
+    items: int  # Known items; fewer than `dense.LEAST_ITEMS` are not measured, and the weight is 1
     words: float | None = None  # Mean reciprocal rank by words
     vectors: float | None = None  # The same by vectors
 
 
 class DenseEntry(BaseModel, frozen=True, extra="forbid"):
-    """One encoder's side of an index: which phrases it reads, and its vectors."""
+    """One encoder of an index: which phrases it reads, and its vectors."""
 
-    encoder: EncoderIdentity  # The same one must read the queries
+    encoder: EncoderIdentity  # Queries must be encoded by the same
     languages: tuple[str, ...]  # Whose phrases it reads
-    reason: str  # Why the index has the encoders that it has
+    reason: str  # Why the index has these encoders
     folder: str  # Of its files, within the data folder
     part: DensePart
     weights: tuple[SideWeight, ...]  # One a language
 
 
 class RerankerEntry(BaseModel, frozen=True, extra="forbid"):
-    """A cross-encoder, and what it makes of the index's own known items (see `SideWeight`)."""
+    """A cross-encoder, and whether it ranks the index's known items better (see `SideWeight`)."""
 
     where: str  # How it is opened again: a name or a folder
     digest: str
@@ -125,9 +125,9 @@ class IndexManifest(BaseModel, frozen=True, extra="forbid"):
     format_version: int = FORMAT_VERSION
     retriever: Literal["bm25", "hybrid"]
     """What searches it unless another is asked for: "hybrid" with vectors, "bm25" without."""
-    reason: str  # Why it is that one, in a sentence
-    parameters: dict[str, float | int | str]  # Of the lexical side
-    libraries: dict[str, str]
+    reason: str  # Why this retriever, in a sentence
+    parameters: dict[str, float | int | str]  # Of the search by words
+    libraries: dict[str, str]  # Those that cut and search words → version
     corpora: tuple[CorpusEntry, ...]  # By name
     passages: int
     languages: tuple[str, ...]  # Of its passages (ISO 639)
@@ -151,7 +151,7 @@ class IndexManifest(BaseModel, frozen=True, extra="forbid"):
         }
 
     def describe(self, retriever: str | None = None) -> str:
-        """Describe in a line what searches the index, and why if only BM25 does; `retriever` is the one asked for."""
+        """Describe in a line what searches the index, and why if only BM25 does; `retriever` is the configured one."""
         if not self.dense:
             return f"bm25 only: {self.reason}"
         if retriever == "bm25":
@@ -159,12 +159,12 @@ class IndexManifest(BaseModel, frozen=True, extra="forbid"):
         sides = []
         for entry in self.dense:
             recall = entry.part.recall
-            exact = f"{recall.queries} queries" if recall.queries else "exact"
+            measured = f"{recall.queries} queries" if recall.queries else "exact"
             counts = [
                 f"{part.language} counts {part.weight:g}" for part in entry.weights
             ]
             sides.append(
-                f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
+                f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({measured});"
                 f" {', '.join(counts)}"
             )
         return f"{retriever or self.retriever}: {'; '.join(sides)}"
@@ -177,7 +177,7 @@ def index_digest(
 ) -> str:
     """Return the identity of an index: what was indexed and how, without the engines' own files.
 
-    `corpora` is corpus name → corpus digest; `parameters` are the lexical side's.
+    `corpora` is corpus name → corpus digest; `parameters` are those of the search by words.
     """
     known: dict[str, Any] = {"parameters": dict(parameters), "corpora": dict(corpora)}
     if dense:

@@ -1,4 +1,4 @@
-"""The passage, one citable piece of medical evidence, and the protocol of a retriever."""
+"""The passage (one citable piece of medical evidence), the hits of a search, and the `Retriever` protocol."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Passage:
 
     @property
     def section_id(self) -> str:
-        """`<corpus>:<document>:<section>`: what it shares with the other pieces of its section."""
+        """`<corpus>:<document>:<section>`: the part of the id that all pieces of a section share."""
         return _PIECE.sub("", self.id)
 
     @property
@@ -43,17 +43,17 @@ class Passage:
 
     @property
     def title_and_text(self) -> tuple[str, str]:
-        """What encoders are given: the section belongs to the title."""
+        """The title, with the section's heading, and the text, as encoders read them."""
         named = self.section and self.section != self.title
         return (f"{self.title}. {self.section}" if named else self.title), self.text
 
 
 Side = Literal["lexical", "joint", "dense", "rerank", "pubmed", "europepmc"]
-"""A way of finding passages, of which a hybrid search fuses several: BM25 over a phrase's words, or over the words of
-all phrases of a language; nearest vectors to a phrase; a cross-encoder's order of the other sides' results; the own
-order of relevance of PubMed, and of Europe PMC."""
+"""A way of ranking passages; a hybrid search fuses several. `lexical`: BM25 over one phrase's words; `joint`: BM25 over
+the words of all phrases of a language; `dense`: vectors nearest to a phrase; `rerank`: a cross-encoder's order of the
+fused result; `pubmed`, `europepmc`: the service's own order of relevance."""
 Place = tuple[Side, int]
-"""A side, and the number of the query's phrase, from 0."""
+"""A side, and the number of the query's phrase (for `joint`, of its language), from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class SideHit:
 
     side: Side
     rank: int  # From 1
-    score: float  # That side's own, higher is nearer; scores of different sides cannot be compared
-    phrase: int = 0  # The number of the query's phrase that found it, from 0
+    score: float  # The side's own, higher is nearer; scores of different sides cannot be compared
+    phrase: int = 0  # The number in `Place`: of the query's phrase that found it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +75,24 @@ class Hit:
     rank: int
     sides: tuple[SideHit, ...] = ()
     """Its rank on each side that found it, in the order of `Side`."""
-    shown: str = ""  # What a judge was given of it; empty for nothing
+    shown: str = ""  # The part of its text that a judge was shown; empty: none
 
 
 Phrases = tuple[str, ...]
-"""A query: one phrase, or several different ones that look at it from different sides, fused by rank; plain text,
-whatever they hold."""
+"""A query: one phrase, or several wordings whose results are fused by rank. Phrases are plain text: nothing in them is
+search syntax."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexIdentity:
-    """What a stored verdict needs to say which evidence it saw."""
+    """Which evidence a search used; stored with each verdict."""
 
     retriever: str  # "bm25", "dense" or "hybrid", with "+pubmed" and "+europepmc" where they are asked too
     index_digest: str
     corpora: Mapping[str, str]  # Corpus name → corpus digest
     passages: int
     dense: Mapping[str, Any] | None = None
-    """The dense side: encoder id and digest, index kind, parameters, recall@k against flat; None without one."""
+    """Keys `sides` (each encoder with its index's kind, recall and weights), `fusion`, `reranker`; None without any."""
 
 
 class Retriever(Protocol):

@@ -1,4 +1,4 @@
-"""Which sides an index gets beside its words: the encoders that are asked for, configured, known or found here."""
+"""Plan an index's vectors: `plan_index` chooses the encoders that are requested, configured, known or found here."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -19,12 +19,12 @@ Routes = dict[str, tuple[str, ...]]
 
 
 class IndexPlan(NamedTuple):
-    """The sides that an index gets beside its words, and the reason."""
+    """The encoders that an index gets beside its search by words, and the reason."""
 
     sides: tuple[tuple[Encoder, tuple[str, ...]], ...]
-    """Each encoder whose side is to be built, and the languages (ISO 639) whose phrases it reads."""
+    """Each encoder whose vectors are to be built, and the languages (ISO 639) whose phrases it reads."""
     reason: str
-    reranker: Reranker | None = None
+    reranker: Reranker | None = None  # To be measured; None: none is configured
 
 
 WORDS_ALONE = IndexPlan((), "no encoder was given")
@@ -35,16 +35,16 @@ def plan_index(
     requested: Sequence[str],
     settings: EncoderSettings,
 ) -> IndexPlan:
-    """Return the dense sides that the index at `out` gets, and the reason.
+    """Choose the encoders of the index at `out`.
 
     Args:
         out: The index's folder.
-        requested: "none"; or encoders as in `open_encoder`, each for what it reads. Empty: as configured, else the
-            index's own, else those whose models are found.
+        requested: Only "none"; or encoders as in `open_encoder`, each for every language that it reads. Empty: the
+            configured encoders, else the index's own, else those whose models are found.
         settings: Where models are looked for, and what `[evidence.encoders]` says.
 
     Raises:
-        As `open_encoder` does, for what was requested or configured and for the index's own encoders.
+        As `open_encoder` and `open_reranker` do.
     """
     if tuple(requested) == ("none",):
         return IndexPlan((), "no encoder was wanted")
@@ -74,7 +74,7 @@ def plan_index(
 
 
 def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
-    """Why the index gets these encoders, and how one is had for a language without."""
+    """Why the index gets these encoders, and how to download one for each language that has none."""
     parts = []
     for where, languages in routes.items():
         parts.append(f"{where} for {', '.join(languages)}: {why}")
@@ -86,7 +86,7 @@ def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
 
 
 def _named(named: Iterable[tuple[str, str]], settings: EncoderSettings) -> Routes:
-    """The routes of (language, or "all"; encoder)."""
+    """The routes of pairs: a language or "all", and the name of an encoder."""
     routes: Routes = defaultdict(tuple)
     for language, name in named:
         if (folder := Path(name).expanduser()).is_dir():

@@ -1,15 +1,15 @@
 """The retriever of an index: searches each side, fuses the results, and re-ranks them with a cross-encoder.
 
-Each phrase of a query is searched by its words, and by its nearest vectors where an encoder reads its language:
-one that no encoder reads has no dense side, and its hits say so by having none.
+Each phrase of a query is searched by its words, and by its nearest vectors where an encoder reads its language. The
+ways of ranking are `passage.Side`; a hit names the sides that found it.
 
 Fusion is by ranks alone (Cormack, Clarke and Büttcher, SIGIR 2009): a passage's score is the sum over sides and
 phrases of the side's weight / (60 + its rank there). Scores of different sides cannot be compared, their ranks can.
 Words weigh 1, vectors what the build measured for the language (`manifest.SideWeight`).
 
-Where a query has several phrases, the words of all of them together are searched too, which finds what is about the
-whole of a claim instead of one aspect; that order counts as much as the phrases' own, and the two halve the words'
-share, so that words and vectors weigh alike.
+Where a query has several phrases, the words of all of them together are searched too (the joint order), which finds
+what is about the whole of a claim instead of one aspect. The joint order and the phrases' own orders get half of the
+words' weight each, so that words and vectors weigh alike.
 """
 
 import asyncio
@@ -38,18 +38,18 @@ RetrieverName = Literal["bm25", "dense", "hybrid"]
 RRF_K = 60
 """The paper's constant: how little the first ranks differ from the next."""
 DEPTH = 100
-"""Passages that each side contributes; k of them where more than so many are asked for."""
+"""Passages that each side contributes; k if that is more."""
 JOINT = 0.5
-"""The share of the words' weight that the order by all phrases' words has; the phrases' own orders have the rest."""
+"""The joint order's share of the words' weight; the phrases' own orders have the rest."""
 RERANKED = 50
-"""The first so many of the fused order are read by the cross-encoder; k of them where more are asked for."""
+"""Passages at the head of the fused order that the cross-encoder reads; k if that is more."""
 SCORE_DIGITS = 10
-"""Fused scores are rounded so: what is left beyond is the order of float additions."""
+"""Decimal places of a fused score; further ones depend on the order of float additions."""
 _DIGITS = 6
-"""Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
+"""Significant digits of an encoder's score; further ones change with the batch that a text was in."""
 _QUERY_CHARS = 8000  # An endpoint refuses more than it reads
 _SPARE = 16
-"""Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
+"""More passages than the depth, so that ids decide among those that tie there (one text in several corpora)."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class DenseSide:
     encoder: Encoder
     index: "DenseIndex"
     ordinals: "Ordinals"
-    """(vectors,): which passage each vector is of; an encoder has no vector of a language that it does not know."""
+    """(vectors,): the ordinal of each vector's passage; passages in languages unknown to the encoder have no vector."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Language of the phrases that it reads → what it counts beside the words, 0 to 1."""
+    """Language of a phrase → this side's weight against the words, 0 to 1."""
 
     def weight_of(self, phrase: str) -> float:
-        """What it counts for this phrase; 0 where it does not read it."""
+        """This side's weight for a phrase; 0 if the encoder does not read the phrase."""
         language = language_of(phrase)
-        if language == "und":  # A dose, a code: whoever reads anything may read it
+        if language == "und":  # A dose, a code: every encoder may read it
             return max(self.weights.values(), default=0.0)
         return self.weights.get(language, 0.0)
 
@@ -90,7 +90,7 @@ class DenseSide:
             strict=True,
         )
         for vector, scores, numbers in results:
-            # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
+            # A query without a word that the encoder knows is a zero vector, equally near to every passage.
             is_hit = (numbers >= 0) & vector.any()
             ordinals = self.ordinals[numbers[is_hit]].tolist()
             rounded = map(_rounded, scores[is_hit].tolist())
@@ -106,10 +106,10 @@ class IndexRetriever:
     identity: IndexIdentity
     lexical: LexicalIndex | None
     """None without a search by words; then there is a dense side."""
-    dense: Sequence[DenseSide]  # None of them for a search of words alone
+    dense: Sequence[DenseSide]  # Empty for a search by words alone
     reranker: Reranker | None
     verified: Future[None] | None
-    """A search waits for it, and raises what it does."""
+    """The check of all files, for which a search waits and whose error it raises; None: no check."""
 
     async def search(
         self,
@@ -135,7 +135,7 @@ class IndexRetriever:
         k: int,
         not_after: date | None,
     ) -> list[list[Hit]]:
-        """As `search`, blocking, without its checks."""
+        """As `search`, but blocking, and without waiting for `verified`."""
         depth = max(k, DEPTH)
         allowed = self.store.allowed(not_after) if self.dense else None
         phrases = dict.fromkeys(p for query in queries for p in query)
@@ -176,7 +176,7 @@ class IndexRetriever:
         weights: Mapping[Place, float],
         k: int,
     ) -> list[Hit]:
-        """The k best of a query's orders, which come in the order of `Side` and of the phrases."""
+        """Fuse and rerank a query's orders, which are sorted by `Side` and phrase; return the k best hits."""
         wanted = max(k, RERANKED) if self.reranker else k
         best = self.store.ordered(fused(orders, weights), wanted)
         passages = {ordinal: self.store.get(ordinal) for ordinal, _ in best}
@@ -200,10 +200,10 @@ def _rounded(score: float) -> float:
 
 
 def _searched(query: Phrases) -> Iterator[tuple[Place, str, float]]:
-    """What is searched by its words, and what each order counts: one in all, of which joint orders have their share.
+    """Yield each search by words: the place of its order, the text to search for, the order's weight.
 
-    All words of a query's phrases together have an order for each language, so that a claim that is searched by three
-    English phrases and in its own Chinese words finds what is written in Chinese. One phrase alone has none.
+    Beside each phrase's order there is a joint order of all phrases of a language, so that a claim that is searched by
+    three English phrases and in its own Chinese words finds what is written in Chinese. One phrase has no joint order.
     """
     count = len(query)
     share = JOINT if count > 1 else 0.0
@@ -219,7 +219,7 @@ def fused(
     orders: Mapping[Place, Order],
     weights: Mapping[Place, float],
 ) -> Order:
-    """(ordinal, fused score) of everything that is in any order, in no order."""
+    """(ordinal, fused score) of every passage in any of `orders`, unsorted; `weights` has each order's weight."""
     total: dict[int, float] = {}
     for place, order in orders.items():
         for rank, (ordinal, _) in enumerate(order, start=1):

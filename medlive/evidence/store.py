@@ -1,6 +1,7 @@
-"""Store passages on disk by ordinal: canonical JSON lines, their offsets, and the columns that filters need.
+"""Store an index's passages on disk: `store_passages` writes a store, `PassageStore` reads it.
 
-Every kind of index refers to passages by these ordinals.
+A passage's ordinal is its number in the store, from 0; every kind of index refers to passages by it. A store has the
+passages as canonical JSON lines, the lines' offsets, and the days by which passages are filtered.
 """
 
 import json
@@ -66,7 +67,7 @@ class PassageStore:
     """Reads a store through memory maps; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises OSError or ValueError for files that cannot be mapped; their sizes were compared with the manifest."""
+        """Map the files; their sizes are not checked here. Raises OSError or ValueError if they cannot be mapped."""
         self._place = folder / LINES
         self._offsets = np.memmap(folder / OFFSETS, dtype="<u8", mode="r")
         self._days = np.memmap(folder / DAYS, dtype="<i4", mode="r")
@@ -91,9 +92,9 @@ class PassageStore:
         return (self.get(ordinal) for ordinal in range(len(self)))
 
     def find(self, ids: Collection[str]) -> Iterator[Passage]:
-        """Yield the passages of these ids, in the order of the store. Raises IndexCorrupt."""
+        """Yield the passages that have these ids, in the order of the store. Raises IndexCorrupt."""
         names = {canonical_json(name).encode("utf-8", "surrogatepass") for name in ids}
-        # Quotes within a text are escaped, so that this is the field and no words.
+        # Quotes within a text are escaped, so that only the field `id` matches, and no text.
         for match in re.finditer(rb'"id":("(?:[^"\\]|\\.)*")', self._map):
             if match[1] in names:
                 start = np.uint64(match.start())
@@ -122,7 +123,7 @@ class PassageStore:
         return self._newest > day.toordinal()
 
     def allowed(self, not_after: date | None) -> NDArray[np.bool_] | None:
-        """Return for each ordinal whether it was published by a day; None if every passage was."""
+        """Return per ordinal whether its passage is undated or published by `not_after`; None if all may be found."""
         if not_after is None or not self.younger_than(not_after):
             return None
         mask: NDArray[np.bool_] = self._days <= not_after.toordinal()

@@ -35,7 +35,7 @@ SHARD = 20_000
 KEY = np.dtype("S16")
 _VECTOR = np.dtype("<f2")
 _LARGEST = float(np.finfo(np.float16).max)
-_BATCH = 256
+_BATCH = 256  # Passages that an encoder gets at once
 
 
 def passage_key(passage: Passage) -> bytes:
@@ -69,7 +69,7 @@ class ShardEntry(BaseModel, frozen=True):
 
 
 class VectorStore:
-    """The vectors of one encoder, of any corpora."""
+    """One encoder's vectors of the passages of any corpora: embedded, stored in shards, looked up."""
 
     def __init__(self, root: Path, encoder: EncoderIdentity) -> None:
         """Open the encoder's folder below `root`, and create it if necessary. Raises IndexCorrupt."""
@@ -188,6 +188,7 @@ class VectorStore:
         )
 
     def _check(self, vectors: Matrix, pairs: Pairs) -> None:
+        """Raise EvidenceUnavailable unless each pair has a vector that half precision can hold."""
         expected = (len(pairs), self.encoder.dimension)
         first = 0
         if vectors.shape == expected:
@@ -208,6 +209,7 @@ class VectorStore:
         keys: list[bytes],
         vectors: NDArray[np.float16],
     ) -> None:
+        """Write a shard's `.vec` file, then its `.json`."""
         data = b"".join(keys)
         place = self.folder / f"shard-{hashlib.sha256(data).hexdigest()[:32]}.vec"
         data += vectors.tobytes()
@@ -220,12 +222,12 @@ class VectorStore:
 
 @dataclass(eq=False)
 class StoredVectors:
-    """Vectors in the order of an index's passages."""
+    """Vectors in the order of an index's passages, read from the shards when asked for."""
 
     encoder: EncoderIdentity
     keys_digest: str
     shards: Sequence[NDArray[np.float16]]
-    places: Ordinals  # Of each passage's vector in all shards together
+    places: Ordinals  # Row of each passage's vector in all shards together
 
     def __len__(self) -> int:
         return len(self.places)

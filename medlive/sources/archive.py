@@ -1,8 +1,9 @@
-"""Archive fetched pages in WARC 1.1 files: written once, truncated after a kill, erased by copying.
+"""Archive fetched pages in WARC 1.1 files, and read them from there (`read_page`, `pages`).
 
-One record is one gzip member, so that a page can be read without the pages before it. Bodies are stored
-decompressed, as the parser read them: Content-Encoding and Transfer-Encoding are dropped, and Content-Length is
-the stored body's, as WARC 1.1 requires.
+`ArchiveWriter` writes a file once; `seal` truncates it after a kill; `erase` copies it without some pages. One record
+is one gzip member, so that a page can be read without the pages before it. Bodies are stored decompressed, as the
+parser read them: Content-Encoding and Transfer-Encoding are dropped, and Content-Length is the stored body's, as WARC
+1.1 requires.
 """
 
 import base64
@@ -112,8 +113,7 @@ class ArchiveWriter:
     def append(self, pages: Sequence[Fetched]) -> list[Place]:
         """Store pages and flush them to the disk; return their places.
 
-        If writing fails (a full disk), the file is
-        truncated to `size` and the error raised.
+        If writing fails (a full disk), the file is truncated to `size` and the error raised.
         """
         places = []
         offset = self.size
@@ -218,10 +218,10 @@ class _Record(NamedTuple):
     """A record whose digest was checked."""
 
     place: Place
-    kind: str
-    member: bytes
+    kind: str  # WARC-Type
+    member: bytes  # The whole record, packed
     headers: StatusAndHeaders
-    block: bytes
+    block: bytes  # Its content behind the headers
 
 
 def _page(path: Path, record: _Record) -> Fetched:

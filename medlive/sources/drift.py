@@ -1,4 +1,4 @@
-"""Detect drift: compare a run's threads with those of earlier runs, to notice a changed site."""
+"""Detect a changed site: `compare` sets the figures of a run's threads (`measures`) beside those of earlier runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from statistics import median
 from medlive.threads.model import Thread
 
 HISTORY = 8
-"""Runs before this one that a median is taken over."""
+"""Earlier runs that a median is taken over, at most."""
 LEAST_RUNS = 3
-"""Runs that a median needs."""
+"""Earlier runs that a median needs."""
 LEAST_THREADS = 8
 """Threads that a run's share needs to be compared, or to be part of a median."""
 CHANCE = 0.001
@@ -19,27 +19,27 @@ far from its median."""
 _FEWER = 0.5
 """A share or number below this part of its median is far from it."""
 _MORE = 0.3
-"""A share of failures this much above its median is far from it, and a share that threads have as a rule this much
-below it: a layout that came for some of the pages."""
+"""A share of failures this much above its median is far from it, and so is a usual share (`_RULE`) this much below its
+median: some of the pages have a new layout."""
 _RULE = 0.9
-"""A share from here on is usual."""
+"""A share with a median of at least this is usual."""
 _FAILURES = ("layout", "not_a_thread", "incomplete", "fault")
 """Failures of a page's markup; network failures are not drift."""
 
 
 Measure = tuple[float, int]
-"""One figure of a run: a share from 0 to 1, a count, or a median; and over how many threads."""
+"""One figure of a run: a share from 0 to 1, a count, or a median; and the number of its threads."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A figure beside the median of the runs before."""
+    """A figure beside its median in earlier runs."""
 
     name: str
-    """field:<name> for the share of threads with it, median:<name>, count:listed, or end:<reason> for the share of
-    the threads asked for that ended so."""
+    """field:<name> for the share of threads with that field, median:<name>, count:listed, or end:<reason> for the
+    share of the threads asked for that ended for that reason."""
     value: float
-    n: int
+    n: int  # Threads
     median: float | None
     """None: fewer than LEAST_RUNS runs to compare with."""
     collapsed: bool
@@ -79,11 +79,11 @@ def thread_fields(thread: Thread) -> dict[str, bool | int]:
 def measures(
     fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]
 ) -> dict[str, Measure]:
-    """A run's figures.
+    """A run's figures, named as in `Compared`.
 
     `fields`: of the threads it read, field → (share or median, threads), keys as `thread_fields` gives them;
-    `ends`: state or reason → threads that ended so, and "listed" → threads that its lists showed: what was asked
-    for because no list shows it any more is none of them.
+    `ends`: state or reason → threads that ended with it, and "listed" → threads that its lists showed (without those
+    that were asked for because no list shows them any more).
     """
     by_name: dict[str, Measure] = {}
     for name, (value, n) in fields.items():
@@ -104,9 +104,9 @@ def measures(
 def compare(
     now: Mapping[str, Measure], before: Sequence[Mapping[str, Measure]]
 ) -> list[Compared]:
-    """Each figure beside the median of the runs before, which are newest first; by name.
+    """Each figure beside its median in the runs `before`, which are newest first; sorted by name.
 
-    A field that runs before had and this one lacks altogether is compared as well.
+    A field that earlier runs had and this one lacks altogether is compared as well.
     """
     names = set(now)
     for run in before:
@@ -140,6 +140,7 @@ def _collapsed(
     middle: float | None,
     past: Sequence[float],
 ) -> bool:
+    """Whether a figure is too far from its values in `past` and their median `middle`; for a share, beyond chance."""
     if kind == "end":
         # Without a history too: a source whose threads mostly fail is not read, however new it is.
         usual = middle if middle is not None else 0.2

@@ -1,4 +1,4 @@
-"""Threads from import files (JSON Lines): each line becomes a thread, or a problem with its line and reason."""
+"""Read threads from import files (JSON Lines): each line becomes a thread or a problem (`read_threads`)."""
 
 import io
 import json
@@ -44,7 +44,7 @@ class ImportedThread:
     line: int
     thread: Thread
     date_assumed: bool
-    """Whether its date is the one that was given for threads without one."""
+    """Whether it has no date of its own, and got `assume_posted_at`."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class ImportProblem:
 
 @dataclass(eq=False)
 class _Malformed(Exception):
+    """A line is no thread."""
+
     reason: ProblemReason
     detail: str
 
@@ -126,9 +128,9 @@ def read_threads(
 ) -> Iterator[ImportedThread | ImportProblem]:
     """The threads of an import file in its order, line by line; a bad line is a problem and stops nothing.
 
-    `assume_posted_at` dates the threads that have no date. Authors become keyed
-    hashes under `handle_key`, except role words. Empty lines and unknown keys are passed over; a future date and
-    a thread without messages are kept for the filters to judge. BadInput where the file cannot be read.
+    `assume_posted_at` dates the threads that have no date. Authors become keyed hashes under `handle_key`, except
+    role words. Empty lines and unknown keys are passed over; a future date and a thread without messages are kept for
+    the filters to judge. Raises BadInput if the file cannot be read.
     """
     if assume_posted_at is not None:
         assume_posted_at = assume_posted_at.astimezone(UTC)
@@ -187,6 +189,7 @@ def _storable(value: Any) -> Any:
 
 
 def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
+    """The thread of a line; without an id it gets one of its content. Raises _Malformed for an unusable id."""
     thread_id = str(line.thread_id)
     # In an address another id would lead to another thread's page.
     if thread_id and not is_thread_id(thread_id):

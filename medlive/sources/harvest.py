@@ -115,7 +115,7 @@ async def harvest(
 
 @dataclass
 class _Run:
-    """One harvest: one task finds threads, the others read them."""
+    """One harvest: one task finds threads (`find`), the others read them (`work`)."""
 
     site: Site
     fetch: Fetch
@@ -126,7 +126,7 @@ class _Run:
     queue: asyncio.Queue[tuple[ListEntry, KnownThread, _Origin] | None]
     in_progress: set[str] = field(default_factory=set)
     requested: int = 0
-    layout_streak: int = 0
+    layout_streak: int = 0  # Threads in a row of an unknown layout
     reads: bool = False
     """Whether a thread of this run could be read."""
     ended: bool = False
@@ -159,6 +159,7 @@ class _Run:
     async def _enqueue(
         self, entries: Sequence[ListEntry], origin: _Origin = "listed"
     ) -> None:
+        """Queue the threads of a source's host to read, until the limit is reached."""
         if not entries:
             return
         known = await self.ledger.look_up([entry.thread_id for entry in entries])
@@ -190,7 +191,7 @@ class _Run:
             read = await self._read_listing(request, number)
             if read is None:
                 if request != first and number == 1 and request.url in self.gone:
-                    # Where the run stood is no more: the list has moved on, and is read from its beginning.
+                    # The page to go on with is gone: the list has changed, and is read from its beginning.
                     request = first
                     continue
                 self.lists_missing = True
@@ -235,6 +236,7 @@ class _Run:
     def _is_past(
         self, listing: Listing, seen: set[str], cutoff: datetime | None
     ) -> bool:
+        """Whether all new rows of a page are older than `since` or `cutoff`."""
         # Rows that are on every page whatever their age do not show how far the list has come; a page without any
         # other row ends a list whose pager always names another page.
         for entry in listing.entries:
@@ -273,7 +275,7 @@ class _Run:
                 skipped.append(HarvestSkipped(entry.url, entry.thread_id, reason))
             elif before.page_count is None or not _is_before(_activity(entry), cutoff):
                 waiting[entry.thread_id] = entry
-        # Where `since` ends the list before what earlier runs saw, this run must not stand for what lies between.
+        # Where `since` ends the list before what earlier runs saw, the next cutoff must not cover what lies between.
         newest = None
         if not _is_before(cutoff, self.since):
             moment = now()
@@ -373,7 +375,7 @@ class _Run:
     ) -> bool:
         """Fetch the pages of a thread that are missing; False, with the reason stored, if that ends its reading.
 
-        `pages` gets all of them, `unsaved` the last, which is stored with what becomes of it. Raises LayoutError,
+        `pages` gets all of them, `unsaved` the last, which is stored together with the result. Raises LayoutError,
         NotAThread and SourceError.
         """
         url: str | None = entry.url
@@ -405,6 +407,7 @@ class _Run:
         return True
 
     async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
+        """Store a problem with its pages, which may end the harvest; a host's refusal only once."""
         if self.ended and problem.kind in REFUSALS:
             return  # reported before
         self.ended = self.ended or problem.ends_source
@@ -414,7 +417,7 @@ class _Run:
 def _is_known(
     listing: Listing, known: Mapping[str, KnownThread], read_by: int | None
 ) -> bool:
-    """Whether a page without dates shows only threads that runs which read their lists to the end have met."""
+    """Whether a page without dates shows only threads first met by run `read_by` (see `ListState`) or before it."""
     for entry in listing.entries:
         if _activity(entry) is not None:
             return False
@@ -427,6 +430,7 @@ def _is_known(
 
 
 def _activity(entry: ListEntry) -> datetime | None:
+    """A thread's latest activity, as the list shows it."""
     return entry.last_post_at or entry.posted_at
 
 
@@ -437,7 +441,7 @@ def _is_before(moment: datetime | None, limit: datetime | None) -> bool:
 def parse_with(
     url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs
 ) -> T:
-    """Call a parser of an adapter.
+    """Call an adapter's parser `parse` on the page at `url`.
 
     Raises SourceError for an unforeseen exception, so that one page does not end an unattended harvest.
     """

@@ -1,4 +1,4 @@
-"""What a harvest meets, and the ledger that it tells: all that it remembers beyond its process."""
+"""The events of a harvest, and the `Ledger` that stores them, so that a killed harvest goes on where it was."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .source import Fetched, ListEntry, PageRequest, ProblemKind
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a page's response record in its file."""
+    """The place of a page's response record in its archive file."""
 
     offset: int
     """Bytes before the record's gzip member."""
@@ -33,7 +33,7 @@ class KnownThread:
     taken_down: bool = False
     """Whether it was taken down and must not be read again."""
     met_by: int | None = None
-    """The run that a list first showed it to; later runs have higher numbers. None: it is not known."""
+    """The number of the run whose list first showed it; later runs have higher numbers. None: it is not known."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ longer, the source's; `bad_id`: in an address its id would lead to another threa
 
 @dataclass(frozen=True)
 class FetchedPage:
-    """A page arrived; its bytes are to be kept whatever becomes of it."""
+    """A page arrived; its bytes are kept even if it cannot be read."""
 
     page: Fetched
     thread_id: str | None
@@ -123,13 +123,13 @@ class Ledger(Protocol):
         """Store the events durably, all or none."""
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
-        """What is known of threads, for those that are known."""
+        """Id → what is known of the thread; unknown threads are left out."""
 
     async def list_state(self, list_key: str) -> ListState:
         """How far a list was read in this run."""
 
     async def left_over(self) -> Sequence[ListEntry]:
-        """Threads that were listed and not read: by a start of this run that was killed, or failed before."""
+        """Threads that were listed and not read, because a process was killed or reading them failed."""
 
     async def not_listed(self) -> Sequence[ListEntry]:
         """Recent threads that no list of this run has shown: they may be gone."""

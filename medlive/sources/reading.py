@@ -40,6 +40,7 @@ _DECORATION = frozenset(
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _TAG_NAME = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+# Bytes of markup, and of a tag, above which attributes are counted; the most attributes
 _SMALL, _LONG_TAG, _MAX_ATTRIBUTES = 2**17, 4096, 2000
 _WHOLE_TAG = re.compile(
     rb"<[a-zA-Z](?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+(?:[\"'][^>]*+)?"
@@ -114,7 +115,7 @@ def _is_too_deep(markup: bytes) -> bool:
 def readable(
     node: LexborNode | None, *, skip_classes: frozenset[str] = frozenset()
 ) -> Readable:
-    """Extract the text and the media of an element, without elements of the skipped classes; none of no element.
+    """Extract the text and the media of an element, without elements of `skip_classes`; empty for None.
 
     Blocks and line breaks become newlines (at most two in a row), other white space single spaces. Decorations
     (smilies, avatars, icons) do not count as media.
@@ -135,7 +136,7 @@ def readable(
             if name in _MEDIA and not (is_skipped or _is_decoration(item, own_classes)):
                 media[_MEDIA[name]] = None
             is_silent = is_skipped or name in _SILENT
-            # What is left out stands as a space, unless no visitor sees anything of it.
+            # A space replaces what is left out, unless no visitor sees anything of it.
             gap = ""
             if is_silent and name not in _WITHOUT_GAP:
                 gap = " "
@@ -149,7 +150,7 @@ def _inside(
     node: LexborNode,
     keeps_lines: bool,
 ) -> list[tuple[LexborNode | str, bool]]:
-    """What is left to read of an element, the first last."""
+    """What is to read inside an element, as `readable` puts it on its stack: the first last."""
     left: list[tuple[LexborNode | str, bool]] = []
     if node.tag in _BLOCK:
         left.append(("\n", False))
@@ -223,7 +224,7 @@ def linked_threads(
     selector: str,
     path: re.Pattern[str],
 ) -> tuple[ListEntry, ...]:
-    """Return the threads that the anchors of a list lead to, by the first group of their address's pattern."""
+    """Return the threads that a list's anchors lead to; a thread's id is the first group of `path` in its address."""
     entries: dict[str, ListEntry] = {}
     for anchor in tree.css(selector):
         url = link(page, anchor.attributes.get("href")) or ""
@@ -239,7 +240,8 @@ def following_list_page(
 ) -> PageRequest | None:
     """The list page after this one: a link to the same path whose page number is one higher.
 
-    Asking for what the link says, rather than for its class, outlives a renamed pager.
+    `parameter` is the page number's name in the address. The link's address is used, not its class: a site may rename
+    the class of its pager.
     """
 
     def place_of(url: str) -> tuple[str, str, int]:
@@ -263,7 +265,7 @@ CHINA = timezone(timedelta(hours=8), "Asia/Shanghai")
 _FIRST_YEAR, _LAST_YEAR = 1995, 2100
 
 _MONTHS = [month.lower() for month in month_abbr]
-"""The first is empty, so that the others stand at their numbers."""
+"""The first is empty, so that the index of a month is its number."""
 _NUMERIC = re.compile(
     r"(?<!\d)(\d{4})\s?[-/.年]\s?(\d{1,2})\s?[-/.月]\s?(\d{1,2})(?!\d)日?"
     r"(?:[T\s]{1,3}(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d{1,9})?)?\s?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -292,7 +294,7 @@ def shown_date(text: str, zone: tzinfo) -> datetime | None:
 
 
 def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
-    """Raises ValueError and OverflowError for what is not a date."""
+    """The moment of a match. Raises ValueError and OverflowError for what is not a date."""
     if match.re is _NUMERIC:
         year, month, day, hour, minute, second, offset = match.groups()
         if hour is None:
@@ -329,7 +331,7 @@ _HAS_MARKUP = re.compile(r"<[a-zA-Z/!]|&[#a-zA-Z]")
 _CONTAINERS = ("@graph", "mainEntity", "mainEntityOfPage", "itemListElement", "item")
 _REPLIES = ("acceptedAnswer", "suggestedAnswer", "comment")
 _DISCUSSIONS = ("Question", "DiscussionForumPosting")
-_MAX_LEVELS = 40
+_MAX_LEVELS = 40  # Of nested JSON-LD
 
 
 class Posting(NamedTuple):
@@ -339,11 +341,11 @@ class Posting(NamedTuple):
     text: str
     posted_at: datetime | None
     excerpt: bool
-    """The text ends in an ellipsis: sites cut long posts here, so it cannot replace the page's words."""
+    """Whether the text ends in an ellipsis: sites cut long posts here, so it must not replace the page's words."""
 
 
 class Discussion(NamedTuple):
-    """A question or opening post with its answers or comments, those that the page states."""
+    """A question or opening post, and the answers or comments that structured data states."""
 
     kind: str
     """Question or DiscussionForumPosting."""
@@ -374,6 +376,7 @@ def discussions(tree: LexborHTMLParser, zone: tzinfo = UTC) -> list[Discussion]:
 
 
 def _discussions(value: Any, depth: int, zone: tzinfo) -> Iterator[Discussion]:
+    """The discussions in a JSON-LD value, at `depth` containers from its top."""
     if isinstance(value, dict):
         names = map(str, _listed(value.get("@type")))
         kinds = [name.rpartition("/")[2] for name in names]
@@ -398,6 +401,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _posting(entry: dict[str, Any], zone: tzinfo) -> Posting:
+    """The contribution that a JSON-LD object states."""
     author = next(iter(_listed(entry.get("author"))), None)
     name = _text(author.get("name") if isinstance(author, dict) else author)
     raw = entry.get("text") or entry.get("articleBody")

@@ -1,4 +1,4 @@
-"""A source: one community, read by one adapter that turns its pages into threads."""
+"""What an adapter of a community is (`Site`): settings, lists, and turning its pages into threads; and its errors."""
 
 import codecs
 import re
@@ -24,6 +24,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+# A Chinese character in GB18030
 _GB_PAIR = re.compile(rb"[\x81-\xfe][\xa1-\xfe]")
 
 
@@ -43,14 +44,14 @@ ProblemKind = Literal[
 turned us away; `down`: the host failed too often."""
 
 REFUSALS = ("blocked", "down")
-"""Why a host is left alone for the rest of a run."""
+"""Kinds of problems after which a host is not asked again in a run."""
 
 
 class SourceError(MedliveError):
     """A page was not fetched, or is not the thread or list that it should be."""
 
     kind: ProblemKind = "fault"
-    """An adapter failed on a page in a way that it should not, unless it is said otherwise."""
+    """By default an adapter failed on a page in a way that it should not."""
 
 
 class LayoutError(SourceError):
@@ -228,8 +229,8 @@ class Site(ABC):
     def hosts(self) -> frozenset[str]:
         """The hosts that are asked, with a port where it is not the scheme's own; addresses and redirects lead there.
 
-        Of the community itself its own hosts may be asked; of any other server (a demonstration, a mirror) that
-        server alone, so that no link in its pages leads out to the real community.
+        Under the community's own address all its hosts may be asked; under another server's (a demonstration, a
+        mirror) that server alone, so that no link in its pages leads out to the real community.
         """
         host = host_of(self.settings.base_url)
         return self.allowed_hosts if host in self.allowed_hosts else frozenset({host})
@@ -272,7 +273,7 @@ class Site(ABC):
         posts: Sequence[Posted],
         anonymise: Anonymiser,
     ) -> Thread:
-        """The thread of its messages in order; empty tags are left out. Raises LayoutError for an unusable id."""
+        """Make a thread of its messages in order; empty tags are left out. Raises LayoutError for an unusable id."""
         if not is_thread_id(thread_id):
             raise LayoutError(url, "a thread's id", found=repr(thread_id)[:100])
         messages = []

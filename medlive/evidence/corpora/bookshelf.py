@@ -1,7 +1,7 @@
 """NCBI Bookshelf's books (StatPearls, GeneReviews, LiverTox …) and articles: BITS and JATS XML.
 
 The archive as it is published, or a folder of its `.nxml` or `.xml` files. A chapter is a document; its
-sections keep the titles they stand under.
+sections are labelled with the titles above them.
 """
 
 import re
@@ -26,6 +26,7 @@ from .parsing.xml import ELEMENTS, NO_ELEMENT, find, flat
 _FILES = CorpusFiles(
     (".nxml", ".xml"), ("book-part-wrapper", "book-part", "book", "article")
 )
+# The accession number of a book or chapter
 _NBK = re.compile(r"(?<![A-Za-z0-9])NBK\d{1,9}(?!\d)")
 _ACCESSION = "accession"
 _XLINK = "xlink:href"
@@ -33,6 +34,7 @@ _ID_TYPES = ("book-part-id-type", "book-id-type", "pub-id-type")
 _CC = re.compile(
     r"creativecommons\.org/(?:licenses/([a-z-]+)/(\d\.\d)|publicdomain/zero/(\d\.\d))"
 )
+# Titles of chapters that say too little without the book's
 _GENERAL_TITLE = re.compile(
     r"(?i)\W*(?:(?:chapter|part|section|appendix|module|annex)\b.{0,12}|(?:executive )?summary|introduction"
     r"|background|overview|methods?|results|discussion|conclusions?|recommendations?|evidence"
@@ -44,8 +46,9 @@ _NO_EVIDENCE = (
     "partial-retraction",
     "expression-of-concern",
 )
-"""Types of articles."""
+"""Types of articles that are no evidence."""
 _PARTS = ("book-part", "article")
+# Titles of sections that say nothing of medicine
 _LEFT_OUT = re.compile(
     r"""(?ix) \W* (?:
         references? | bibliography | literature\ cited | further\ reading | suggested\ (?:reading|resources)
@@ -59,7 +62,7 @@ _LEFT_OUT = re.compile(
     ) \W* """
 )
 _ABSTRACTS = (None, "executive-summary", "summary", "key-points")
-"""Not the ones that a reader sees as a picture, a contents list or an advertisement."""
+"""Types of abstracts that are read; others are pictures, lists of contents or advertisements."""
 _EMPTY_MARKS = re.compile(r"\s*[\[(](?:[\s,;–-]|and)*[\])]")
 _LOOSE_MARK = re.compile(r" ([.,;:])(?= |$)")
 """What a citation left behind."""
@@ -90,7 +93,7 @@ def _chapter(
     name: str,
     shelf: str | None,
 ) -> Document:
-    """The chapter without its sections."""
+    """The document of a chapter or article, without its sections."""
     article = find(part, "front/article-meta")
     meta = find(part, "book-part-meta")
     if meta is NO_ELEMENT:
@@ -155,7 +158,7 @@ def _identifiers(meta: Element, *names: str) -> dict[str, str]:
 
 
 def _published(meta: Element, *, is_article: bool) -> date | None:
-    """The day from which these words could be read.
+    """The day from which a chapter's or article's words could be read.
 
     A chapter is read as it was last revised. An article stays as it was published: on the electronic day, else by
     the last day of its issue.
@@ -179,6 +182,7 @@ def _published(meta: Element, *, is_article: bool) -> date | None:
 
 
 def _licence(meta: Element) -> str | None:
+    """The Creative Commons licence, else the beginning of the licence's or copyright's words; None without any."""
     licence = find(meta, "permissions/license")
     for each in licence.iter():
         shared = _CC.search(each.get(_XLINK) or each.text or "")
@@ -193,8 +197,8 @@ def _licence(meta: Element) -> str | None:
 def _sections_of(part: Element) -> list[Section]:
     """The part's sections in reading order, but for those that say nothing of medicine.
 
-    References, glossaries, questions for readers, acknowledgements and the like are left out, whatever stands
-    below them. A part within the part is not this part's text.
+    References, glossaries, questions for readers, acknowledgements and the like are left out, with all that
+    is below them. A part within the part is not this part's text.
     """
     reading = _Reading()
     for child in part:
@@ -216,12 +220,15 @@ def _sections_of(part: Element) -> list[Section]:
 
 
 class _Reading:
+    """Collects the sections of a part while its elements are read in order."""
+
     def __init__(self) -> None:
         self.sections: list[Section] = []
         self._path: tuple[str, ...] = ()
         self._lines: list[str] = []
 
     def close(self) -> None:
+        """Make a section of the lines read so far."""
         if self._lines:
             self.sections.append(
                 Section(path_label(self._path), "\n".join(self._lines))
@@ -234,6 +241,7 @@ class _Reading:
         path: tuple[str, ...],
         untitled: str = "",
     ) -> None:
+        """Read an element, titled by itself or `untitled`, below the titles of `path`; skip kinds that are left out."""
         own = element.find("title")
         if own is None:
             own = element.find("caption/title")
@@ -249,7 +257,7 @@ class _Reading:
         self._path = path
 
     def block(self, element: Element, path: tuple[str, ...]) -> None:
-        """What stands in a section, a box or the body; a paragraph of bold words alone is a title of its own."""
+        """Read a section, a box or the body; a paragraph of bold words alone is a title of its own."""
         self._path = path
         for child in element:
             name = child.tag
@@ -264,7 +272,7 @@ class _Reading:
                 self.text(child)
 
     def text(self, element: Element, mark: str = "") -> None:
-        """An element's words: what is set apart in it (a list's item, a table's row) has lines of its own."""
+        """Read an element's words; what is set apart in it (a list's item, a table's row) has lines of its own."""
         if element.tag == "tr":
             words = list(map(flat, element))
             self._line(" | ".join(words) if any(words) else "")

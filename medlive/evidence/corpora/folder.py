@@ -23,7 +23,7 @@ _EMPHASIS = re.compile(r"\A([*_]{1,3})(.+)\1\Z")
 
 
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    """Every file with text."""
+    """A document for every file with text."""
     for name, data in _FILES.members(path, log):
         text = None
         for encoding in ("gb18030", "utf-8-sig"):

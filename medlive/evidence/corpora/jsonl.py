@@ -1,20 +1,15 @@
-"""Corpora in JSON: passages, clinical guidelines, PubMedQA.
+"""Readers of corpora in JSON: passages, clinical guidelines, PubMedQA.
 
-Passages as JSON Lines: `id`, `title` and `text` (or `content`), one a line; MedRAG's chunks as published.
+Passages and guidelines are JSON Lines: a file, a gzip of one, or a folder of them; a line may have at most
+`PASSAGE_LINE_BYTES` bytes.
 
-Optional: `section`, `language`, `date`, `url`, `licence` (or `license`). A file, a gzip of one, or a folder
-of them; a line may have at most `PASSAGE_LINE_BYTES` bytes.
-
-Guidelines: clinical guidelines as published for training: JSON Lines with a cleaned text, its headings in Markdown.
-
-Fields: `id`, `source` (who published it: cdc, nice, who …), `title`, `clean_text`, `overview`,
-`url`, and optionally `date` (a day, month or year; a guideline of a year counts as published at its end) and
-`publisher` (the society).
-
-PubMedQA: PubMed abstracts in labelled parts, one JSON object keyed by PMID.
-
-The question is (or was made from) the article's title and is the passage's title; the long answer is the
-abstract's own conclusion and its last section.
+- Passages, also MedRAG's chunks as published: `id`, `title` and `text` (or `content`); optional: `section`,
+  `language`, `date`, `url`, `licence` (or `license`).
+- Clinical guidelines as published for training: `id`, `source` (who published it: cdc, nice, who …), `title`,
+  `clean_text` with headings in Markdown, `overview`, `url`; optional: `date` (a day, month or year; a guideline of a
+  year counts as published at its end) and `publisher` (the society).
+- PubMedQA, PubMed abstracts in labelled parts: one JSON object keyed by PMID. The question is (or was made from) the
+  article's title and is the passage's title; the long answer is the abstract's own conclusion and its last section.
 """
 
 import zlib
@@ -41,19 +36,19 @@ from medlive.integrity.folder import open_given, read_given
 from .folder import titled_sections
 from .model import Document, Reader, ReadLog, Section
 from .parsing.files import CorpusFiles, head_of, open_unpacked
-from .parsing.text import published_by
+from .parsing.text import latest_date
 
 T = TypeVar("T")
 
 _FILES = CorpusFiles((".jsonl", ".jsonl.gz", ".ndjson"))
 
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-Published = Annotated[date | None, BeforeValidator(published_by)]
+Published = Annotated[date | None, BeforeValidator(latest_date)]
 """The last day that a date may mean."""
 
 
 class Row(BaseModel):
-    """What every line has."""
+    """The fields of every line, whatever the kind of corpus."""
 
     id: Annotated[
         str,
@@ -99,10 +94,10 @@ def converted(
     log: ReadLog,
     document: Callable[[T], Document],
 ) -> Iterator[Document]:
-    """The documents made of the rows of a source; invalid ones go to the log, those without text to its count.
+    """The documents made of rows; invalid rows go to the log, rows without text are counted there as left out.
 
     Args:
-        rows: Each with its place.
+        rows: Each with its place, which the log names.
         log: The account of the reading.
         document: Makes a document; raises ValueError with what is wrong with the row.
     """
@@ -200,6 +195,7 @@ class _Guideline(Row):
 
 
 def _guideline(line: bytes) -> Document:
+    """A guideline without the sections that recommend nothing. Raises ValueError."""
     row = _Guideline.model_validate_json(line)
     source = row.source.strip()
     heading, sections = titled_sections(row.clean_text)
@@ -261,6 +257,7 @@ def abstracts(path: Path, log: ReadLog) -> Iterator[Document]:
 
 
 def _abstract(row: tuple[str, Any]) -> Document:
+    """The abstract of a PMID and its entry, the long answer as its conclusions. Raises ValueError."""
     pmid, entry = row[0], _Entry.model_validate(row[1])
     labels = entry.LABELS[: len(entry.CONTEXTS)]
     parts = [*zip_longest(labels, entry.CONTEXTS, fillvalue="")]

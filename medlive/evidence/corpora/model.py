@@ -1,5 +1,7 @@
-"""What a reader gives: documents, cut into passages small enough to cite and whole enough to judge; and what a corpus
-gives: passages, and an account of what was left out."""
+"""Corpora and their readers (`Corpus`, `Reader`), and their documents, which `passages_of` cuts into passages.
+
+Passages are small enough to cite and whole enough to judge.
+"""
 
 import re
 from collections import Counter
@@ -15,9 +17,9 @@ from medlive.evidence.passage import Passage
 from .parsing.text import clean, language_of, one_line, slug
 
 LIMIT = {"zh": 500, "ja": 500}
-"""Characters to a passage, by language; a Chinese character weighs about two and a half Latin ones."""
+"""Characters to which passages are cut, by language; a Chinese character weighs about two and a half Latin ones."""
 DEFAULT_LIMIT = 1200
-MAX_LABEL = 120
+MAX_LABEL = 120  # Characters
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”’]{0,3}\s+|[。！？；][\"”’）」]{0,3}|\n")
 _CLAUSE_END = re.compile(r"[，、；：,;:]|\s")
 _QUESTION_ALONE = re.compile(r"[^.!?。！？\n]*[?？]\s*")
@@ -107,7 +109,7 @@ _Piece = tuple[str, str, str]
 
 
 def _pieces(document: Document) -> Iterator[_Piece]:
-    """The texts of the passages to be."""
+    """The texts of a document's passages; short sections of a continuous document share one."""
     cleaned = []
     for section in document.sections:
         cleaned.append((one_line(section.label)[:MAX_LABEL], clean(section.text)))
@@ -137,7 +139,7 @@ def _joined(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
 
 
 def path_label(titles: Sequence[str]) -> str:
-    """The titles a text stands under, outermost first ("Treatment > Drugs"); a long path loses its beginning."""
+    """The titles above a text, outermost first ("Treatment > Drugs"); a long path loses its beginning."""
     names = [name for title in titles if (name := one_line(title))]
     label = " > ".join(names)
     while len(label) > MAX_LABEL and len(names) > 1:
@@ -195,7 +197,7 @@ def _split_long(sentence: str, limit: int) -> Iterator[str]:
 
 @dataclass
 class ReadLog:
-    """The account of one reading of a corpus; every member ends in one of its counts or in a passage."""
+    """The account of one reading of a corpus; every member is counted here or gives a passage."""
 
     # The first `MAX_PROBLEMS_KEPT` members that could not be read, each with the cause
     problems: list[tuple[str, str]] = field(default_factory=list)
@@ -221,7 +223,7 @@ class Reader:
 
     kind: str
     about: str  # One line for people who choose a kind
-    sniff: Callable[[Path], bool]
+    sniff: Callable[[Path], bool]  # Whether a path holds a corpus of this kind
     documents: Callable[[Path, ReadLog], Iterator[Document]]
     licence: str  # The licence of the kind's published data; "unstated" where the kind does not settle it
 

@@ -1,20 +1,14 @@
-"""Publications of the NIH: DailyMed's drug labels, MedlinePlus health topics, MedQuAD's question-answer pages.
+"""Readers of the NIH's publications: DailyMed drug labels, MedlinePlus health topics, MedQuAD questions and answers.
 
-DailyMed: the full releases (zips of zips of SPL XML), or a folder of them or of SPL files.
-
-Read are the sections that say what a drug is for, how much, when not, and what to look out for; sections within
-them belong to them.
-
-MedlinePlus: the daily XML file, packed or not, or a folder with one; its topics in English.
-
-A topic's summary is HTML within the XML; its headings are sections. It is dated by the day of the file, because
-the file says when a topic was made and not when its words were last changed.
-
-MedQuAD: question-answer pages of the NIH and CDC, as its archive or the unpacked folder of XML files.
-
-Only pairs with an answer are read (three of the twelve collections were published without). The focus is the
-title, the question type the section; the collection's folder and the file name make the id, because the ids
-inside the files repeat between collections.
+- DailyMed (`labels`): the full releases (zips of zips of SPL XML), or a folder of them or of SPL files. It reads the
+  sections that say what a drug is for, how much, when not, and what to look out for, with their subsections.
+- MedlinePlus (`topics`): the daily XML file, packed or not, or a folder with one; its topics in English. A topic's
+  summary is HTML within the XML; its headings are sections. It is dated by the day of the file, because the file says
+  when a topic was made and not when its words were last changed.
+- MedQuAD (`pages`): question-answer pages of the NIH and CDC, as its archive or the unpacked folder of XML files. Only
+  pairs with an answer are read (three of the twelve collections were published without). The focus is the title, the
+  question type the section; the collection's folder and the file name make the id, because the ids inside the files
+  repeat between collections.
 """
 
 import re
@@ -40,7 +34,8 @@ _SECTIONS = {
     for section, codes in read_lists("medlive.evidence", "label_sections.txt").items()
     for code in codes
 }
-"""LOINC codes of the sections that are read."""
+"""LOINC code → label, of the sections that are read."""
+# Elements whose text is a line; elements without text of the section
 _LINES = frozenset({"paragraph", "item", "tr", "caption"})
 _NO_TEXT = ("code", "effectiveTime", "id", "title")
 
@@ -81,6 +76,7 @@ def _title(root: Element) -> str:
 
 
 def _sections(element: Element) -> Iterator[Section]:
+    """The sections of a label that are read, at any depth."""
     for child in element:
         label = _SECTIONS.get(find(child, "code").get("code", ""))
         if child.tag == "section" and label is not None:
@@ -92,7 +88,7 @@ def _sections(element: Element) -> Iterator[Section]:
 
 
 def _lines(element: Element, *, titled: bool = False) -> Iterator[str]:
-    """The lines of a section and of those within it, their titles among them."""
+    """The lines of a section and its subsections, with the titles of these."""
     for child in element:
         kind = child.tag
         if kind in _LINES or (titled and kind == "title"):
@@ -165,7 +161,7 @@ MEDLINEPLUS = Reader(
 
 
 def pages(path: Path, log: ReadLog) -> Iterator[Document]:
-    """Every pair with an answer."""
+    """A document for every pair with an answer."""
     for name, root in _PAGES.xml_roots(path, log):
         pairs = list(root.iter("QAPair"))
         log.left_out += not pairs

@@ -39,7 +39,8 @@ NOTICE = re.compile(
     re.S,
 )
 NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
-"""One stands in each record that retracts another article, or says that there is concern about it."""
+"""One is in each record that retracts another article, or says that there is concern about it."""
+# Notices in a record that another article was retracted or is in question
 _AGAINST = {"RetractionOf", "PartialRetractionOf", "ExpressionOfConcernFor"}
 _NO_EVIDENCE = _AGAINST | {
     "RetractionIn",
@@ -51,7 +52,7 @@ _NO_EVIDENCE = _AGAINST | {
     "ExpressionOfConcernIn",
     "Expression of Concern",
 }
-"""Notices of a record, and its types, that make it no evidence."""
+"""Notices of a record, and types of its article, that make it no evidence."""
 _LISTS = (
     b"ReferenceList",
     b"AuthorList",
@@ -60,7 +61,7 @@ _LISTS = (
     b"InvestigatorList",
     b"GrantList",
 )
-"""What no passage is made of; in an article's record each stands in one place, where a book's may not."""
+"""Lists that no passage is made of; an article's record has each in one place, a book's may not."""
 # Namespaces that a file may declare once, at its top.
 _OPENING = (
     b'<x xmlns:mml="http://www.w3.org/1998/Math/MathML" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -97,18 +98,18 @@ def _frames(file: Path) -> Iterator[Frame]:
 
 @dataclass
 class _Valid:
-    """Which record of each article holds, by the record's number over all files, from 1."""
+    """Which record of each article is valid, by the record's number over all files, from 1."""
 
     numbers: NDArray[np.uint32] = field(
         default_factory=lambda: np.zeros(10**8, dtype=np.uint32)
     )
-    """By PMID; the system gives memory only to the pages that are written."""
+    """PMID → number of its valid record, 0 for none; only memory pages that are written are allocated."""
     withdrawn: set[int] = field(default_factory=set)
-    """Named by a notice of retraction or concern."""
-    count: int = 0
+    """PMIDs that a notice of retraction or concern names."""
+    count: int = 0  # Records so far
 
     def take(self, records: Iterator[Frame]) -> None:
-        """Take note of a file's records; of none of them when the file turns out to be unreadable."""
+        """Note a file's records; none of them if reading them raises an error."""
         articles = array("I")
         deleted: list[int] = []
         withdrawn = set[int]()
@@ -243,7 +244,7 @@ def _texts(
         stated = abstract.get("Language", flat(holder.find("Language")))
         language = _language(text, stated)
         if seen and language in (seen, "en", "other"):
-            # A summary for laymen, the publisher's own wording of the same, or nobody's language here.
+            # A summary for laymen, the publisher's own wording of the same, or a language that is not read.
             continue
         yield Document(
             id=article if not seen else f"{article}-{language}",
@@ -259,7 +260,7 @@ def _texts(
 
 
 def _title(holder: Element) -> str:
-    """In English where there is one: the library sets a translated title in brackets. A whole book has its own."""
+    """The title, in English if possible: the library sets translated titles in brackets. A whole book has its own."""
     title = flat(holder.find("ArticleTitle"))
     bare = title.rstrip(".")
     if bare.startswith("[") and bare.endswith("]"):
@@ -272,7 +273,7 @@ def _title(holder: Element) -> str:
 
 
 def _language(text: str, stated: str) -> str:
-    """The language of an abstract's own words: most of articles in other languages are in English."""
+    """An abstract's language by its script; "other" for Latin that is neither stated as English nor is English."""
     script = language_of(text)
     is_stated = script != "en" or stated in ("", "eng")
     return script if is_stated or dominant_language(text) == "en" else "other"
@@ -282,8 +283,8 @@ def publication_day(root: Element) -> date | None:
     """The last day on which the article may first have been read.
 
     The day of its electronic publication; without one the last day that its issue's date may mean, or the day
-    on which PubMed had it when that is earlier. (For what it takes in late the library writes the first day of
-    the issue's date there, which is no such day.) A book's text is as old as its last revision.
+    on which PubMed had it when that is earlier. (For articles that it lists late, the library writes the
+    first day of the issue there, which is not that day.) A book's text is as old as its last revision.
     """
     book = root.find("BookDocument")
     if book is not None:

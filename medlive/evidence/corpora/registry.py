@@ -1,4 +1,4 @@
-"""The kinds of corpora medlive reads, and those that plugins add."""
+"""The kinds of corpora that medlive and its plugins read (`known_readers`); `open_corpus` finds a path's kind."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ READERS: tuple[Reader, ...] = (
 
 
 def known_readers() -> tuple[Reader, ...]:
-    """Every reader, those of plugins before the last, which takes any folder. Raises ConfigError."""
+    """Every reader; those of plugins come before medlive's last, which takes any folder. Raises ConfigError."""
     added = load_plugins("corpora")
     for reader in added:
         if not isinstance(reader, Reader):
@@ -42,7 +42,7 @@ def open_corpus(
     kind: str | None = None,
     name: str | None = None,
 ) -> Corpus:
-    """The corpus at a path; its kind is recognised when not given.
+    """The corpus at a path; its kind is recognised if `kind` is None.
 
     Its name defaults to the path's own, or to its kind where that is one published data set.
 

@@ -39,6 +39,8 @@ class Survey:
         """`place` is the scratch file."""
         place.unlink(missing_ok=True)
         self._database = sqlite3.connect(place, isolation_level=None)
+        # Digests: `line` of all fields; `content` of title, section and text; `title`; `later` of the text, NULL for
+        # the first piece of a section. `row` is the passage itself.
         self._database.executescript(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
             "CREATE TABLE passage (ordinal INTEGER PRIMARY KEY, line BLOB, id TEXT, content BLOB, later BLOB,"

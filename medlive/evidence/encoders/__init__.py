@@ -1,1 +1,1 @@
-"""Encoders: text to vectors, one file per kind, behind the promises of `medlive.evidence.encoders.model`."""
+"""Encoders turn text into vectors: `model` says what they do, each kind has a file, `opening` opens one by its name."""

@@ -24,6 +24,7 @@ from .model import (
 )
 from .table import EncoderModel, EncoderSettings
 
+# The first five are encoded as queries, the others as passages.
 PROBE = (
     "fever and cough in a child",
     "小儿发热咳嗽",
@@ -58,7 +59,7 @@ class EndpointEncoder:
             name: The name in the configuration.
             model: The endpoint and its models.
             settings: How many texts go in one request.
-            known: The identity that an index keeps of it; kept where the probe agrees.
+            known: The identity that an index keeps of it, which is taken over if the probe agrees.
 
         Raises:
             EvidenceUnavailable: if the endpoint cannot be reached or gives something other than vectors.
@@ -136,6 +137,7 @@ class EndpointEncoder:
         texts: Sequence[str],
         prompt: str | None,
     ) -> Matrix:
+        """Return vectors of length one of the texts, each after `prompt`, by the model `name`, in batches."""
         rows = []
         for start in range(0, len(texts), self._batch):
             batch = []

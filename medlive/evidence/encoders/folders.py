@@ -34,7 +34,7 @@ def find_folder(name: str, settings: EncoderSettings) -> Path:
     """Return the folder of the model of that name on the hub, or the folder of that path, checked.
 
     Raises:
-        EvidenceUnavailable: if there is none, or what is there is not a whole model.
+        EvidenceUnavailable: if there is none, or it is not a whole model.
     """
     folder = settings.models / name.rpartition("/")[2]
     if (own := Path(name).expanduser()).is_dir():

@@ -1,4 +1,4 @@
-"""What an encoder and a reranker promise, and the identities that an index keeps of them."""
+"""What an encoder and a reranker do (`Encoder`, `Reranker`), and the identity that an index keeps of an encoder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Matrix: TypeAlias = "NDArray[np.float32]"
 Pairs = Sequence[tuple[str, str]]
 """Passages, each as its title and its text."""
 MAX_CHARACTERS = 20_000
-"""Of each text, before it is tokenized: enough for every model's length, so that megabytes cost nothing."""
+"""Characters of a text that are tokenized: enough for every model's length, so that megabytes cost nothing."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def cleaned(text: str) -> str:
-    """The beginning of any text, as a model can take it."""
+    """The beginning of a text, without lone surrogates, which models refuse."""
     return _SURROGATE.sub(" ", text[:MAX_CHARACTERS])
 
 
@@ -35,7 +35,7 @@ def joined(title: str, text: str) -> str:
 class EncoderIdentity(BaseModel, frozen=True, extra="forbid"):
     """Which encoder made a vector: vectors of equal digests may be compared, others never."""
 
-    name: str  # As configured: a name of the table, a folder, a name on the hub
+    name: str  # As configured (of the table, a folder, the hub), its last part
     digest: str
     """Over the models' files, prompts and lengths; of an endpoint over its models' names and the probe."""
     dimension: int
@@ -49,8 +49,8 @@ class Encoder(Protocol):
     """Turns queries and passages into vectors whose inner product says how near they are.
 
     Synchronous and CPU-bound: an event loop calls it in a thread. What a text gives depends on no other text of
-    its batch, beyond rounding. No method touches the network. Any text is taken: empty, with lone surrogates, or
-    megabytes long (of which the beginning counts).
+    its batch, beyond rounding. Only an endpoint's encoder uses the network. Any text is taken: empty, with lone
+    surrogates, or megabytes long (of which the beginning counts).
     """
 
     identity: EncoderIdentity  # Which encoder this is
@@ -59,10 +59,10 @@ class Encoder(Protocol):
         """Whether it knows a language (ISO 639; "und": no words of one)."""
 
     def encode_queries(self, texts: Sequence[str]) -> Matrix:
-        """(n, dimension), in the order of the texts."""
+        """Vectors of shape (n, dimension), in the order of the texts."""
 
     def encode_passages(self, pairs: Pairs) -> Matrix:
-        """(n, dimension) of (title, text), in the order of the pairs."""
+        """Vectors of shape (n, dimension), in the order of the (title, text) pairs."""
 
 
 @dataclass(eq=False)

@@ -20,11 +20,11 @@ def open_encoder(
     Args:
         name: As in `EncoderSettings.find`.
         settings: Where models are looked for and how they are run.
-        known: What an index keeps of it; an endpoint's is kept where its probe agrees.
+        known: The identity that an index keeps of it; an endpoint takes it over if its probe agrees.
 
     Raises:
         MissingExtra: without `medlive[dense]`.
-        EvidenceUnavailable: for a model that is missing, damaged or another's.
+        EvidenceUnavailable: for a model that is missing, damaged or unfit.
         ConfigError: for an unknown name.
     """
     model = settings.find(name)
@@ -32,7 +32,7 @@ def open_encoder(
         from .endpoint import EndpointEncoder
 
         return EndpointEncoder(name, model, settings, known)
-    # A missing model is said before a missing package: torch is not in every install, and takes seconds.
+    # A missing model is reported before a missing package: torch is not in every install, and takes seconds.
     folders = [find_folder(each, settings) for each in model.names]
     from .sentence import SentenceEncoder
 

@@ -1,4 +1,4 @@
-"""Encoders and rerankers that run here, by sentence-transformers; the only way a model becomes vectors."""
+"""Encoders and rerankers that run here, by sentence-transformers: `SentenceEncoder`, `load_reranker`."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,7 @@ Text = str | tuple[str, str]
 
 
 class SentenceEncoder:
-    """One model for queries and passages, or one for each."""
+    """An encoder that runs here: one model for queries and passages, or one for each."""
 
     def __init__(
         self,
@@ -132,6 +132,7 @@ class SentenceEncoder:
         tokens: int | None,
         prompt: str | None,
     ) -> Matrix:
+        """Encode texts, each after `prompt` and cut to `tokens`. Raises EvidenceUnavailable for damaged weights."""
         if not texts:
             return np.empty((0, self.identity.dimension), dtype=np.float32)
         with self._one_call, torch.inference_mode():
@@ -189,6 +190,7 @@ def load_reranker(
 
 
 def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
+    """Load one model of an encoder. Raises EvidenceUnavailable."""
     if not model.pooling and not says_pooling(folder):
         raise EvidenceUnavailable(
             f"{folder} does not say how the vectors of its tokens become one (no pooling in modules.json)",

@@ -1,7 +1,7 @@
-"""The sentences of a passage that speak to what was searched for: what a judge is shown of it.
+"""Choose the sentences of a passage that a judge is shown: those nearest to what was searched for (`excerpt`).
 
-Only whole sentences, with those that they refer back to and with their neighbours as far as there is room. Other
-than `corpora.model.sentences`, which decides where passages are cut and so may never change, this knows
+Only whole sentences, with the sentences that they refer back to, and with their neighbours as far as there is room.
+Unlike `corpora.model.sentences`, which decides where passages are cut and so may never change, `split_sentences` knows
 abbreviations, wrapped lines, list items, and what refers back.
 """
 
@@ -33,7 +33,8 @@ _MARKER = re.compile(
     r"|\(?[IVXivx]{2,4}[.)]\s+"
 )
 _ITEM = re.compile(rf"(?:{_MARKER.pattern})\w")
-_OPENS = re.compile(r"[:：]\s*\Z")
+_OPENS = re.compile(r"[:：]\s*\Z")  # The end of a line that opens a list
+# An "it" that refers to nothing before
 _EXPLETIVE = re.compile(
     r"(?i)it (?:is|was|may be|has been) (?:\w+ly )?(?:important|recommended|possible|likely|unlikely|unclear|unknown"
     r"|known|not known|estimated|advisable|essential|necessary|thought|believed|suggested|reported|shown|best) "
@@ -56,21 +57,21 @@ _REFERS_BACK = re.compile(
     )"""
 )
 GAP = " … "
-"""Stands where words of the passage were left out."""
+"""Shown where words of the passage were left out."""
 BETWEEN = 4
-"""Units of weight that are counted for what stands between two sentences: a gap at most."""
+"""Units of weight that are counted for what is shown between two sentences: a gap at most."""
 MATCHED = 0.7
-"""The share of the room for what matches best; the rest joins it, so that it reads on."""
+"""The share of the room for the sentences that match best; the rest is for those between and around them."""
 DEPTH = 2
-"""How far back a sentence that refers to another is followed; less far where there is no room."""
+"""How many references are followed from a sentence to others; fewer where there is no room."""
 _LATIN = re.compile(r"[a-z][a-z0-9-]{2,}")
 _HAN = re.compile(r"[\u3400-\u9fff]+")
-_STEM = 6
+_STEM = 6  # First letters of a Latin word, which are compared
 _STOP_WORDS = stop_words() | frozenset(
     ("the", "and", "for", "with", "that", "this", "are", "not", "but")
 )
 NEIGHBOUR = 0.5
-"""How much of its neighbours' worth counts for a sentence: what stands beside a match explains it."""
+"""The share of its better neighbour's worth that a sentence gets: what is beside a match explains it."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,14 @@ class Sentence:
     """A sentence of a text, without the white space around it; or several that follow each other, shown together."""
 
     words: str
-    start: int  # Where it stands in the text
+    start: int  # Where it begins in the text
     needs: tuple[int, ...] = ()
-    """The sentences, by number, without which it cannot be understood."""
+    """The numbers of the sentences without which it cannot be understood."""
     cut_before: bool = False
-    """Whether it begins inside a sentence that is too long to be given whole."""
+    """Whether it begins (`cut_after`: ends) inside a sentence that is too long to be shown whole."""
     cut_after: bool = False
     joins: bool = False
-    """Where it is shown: whether it reads on from the one before, because nothing between the two was left out."""
+    """Whether it is shown as going on from the sentence before, since nothing between them was left out."""
 
     @property
     def end(self) -> int:
@@ -94,12 +95,12 @@ class Sentence:
 
     @cached_property
     def units(self) -> int:
-        """Its weight."""
+        """Its weight (`medlive.text.tokens`)."""
         return weight(self.words)
 
 
 def split_sentences(text: str) -> list[Sentence]:
-    """The sentences of a text in order; one that weighs more than `LONGEST` in parts, which say that they are."""
+    """The sentences of a text in order; one heavier than `LONGEST` in parts, marked by `cut_before` and `cut_after`."""
     sentences: list[Sentence] = []
     start = 0
     for match in _END.finditer(text):
@@ -121,6 +122,7 @@ def _sentence(
     before: bool = False,
     after: bool = False,
 ) -> Sentence:
+    """The sentence in `text[start:end]`, without the white space around it."""
     own = text[start:end]
     place = start + len(own) - len(own.lstrip())
     return Sentence(own.strip(), place, cut_before=before, cut_after=after)
@@ -149,7 +151,7 @@ def _is_end(
 
 
 def _is_abbreviation(before: str, following: str) -> bool:
-    """Whether a full stop between these belongs to an abbreviation or a damaged decimal ("30. 4")."""
+    """Whether a full stop between the two belongs to an abbreviation or a damaged decimal ("30. 4")."""
     last = _LAST_WORD.search(before)
     if last is None:
         return False
@@ -165,7 +167,7 @@ def _is_abbreviation(before: str, following: str) -> bool:
 
 
 def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:
-    """A sentence, in several parts where it is too long; each part but the last ends with a clause if it can."""
+    """A sentence, in parts if it is heavier than `LONGEST`; each part but the last ends with a clause if it can."""
     whole = _sentence(text, start, end)
     start = first = whole.start
     end = whole.end
@@ -188,11 +190,11 @@ def _needs_of(
     sentences: list[Sentence],
     number: int,
 ) -> tuple[int, ...]:
-    """The numbers of the sentences that one needs."""
+    """The numbers of the sentences without which sentence `number` cannot be understood."""
     own = sentences[number]
     refers_back = _REFERS_BACK.match(own.words) and not _EXPLETIVE.match(own.words)
     needs = []
-    # Where a sentence is cut, the mark says that its beginning is missing.
+    # In a sentence that is cut, a gap shows that its beginning is missing.
     if not own.cut_before and _is_item(text, sentences, number):
         # The line that opens the list.
         for earlier in range(number - 1, max(-1, number - 1 - _NEAREST_HEAD), -1):
@@ -218,7 +220,7 @@ def _is_item(text: str, sentences: list[Sentence], number: int) -> bool:
 
 
 def render(stretches: Sequence[Sentence]) -> str:
-    """The stretches as they are shown, with a gap where words were left out."""
+    """The text of some stretches (sentences, or runs of them) as it is shown, with gaps where words were left out."""
     parts = []
     for number, stretch in enumerate(stretches):
         if number:
@@ -244,12 +246,12 @@ def excerpt(
     Args:
         text: The passage.
         wanted: The phrases that were searched for, and the claims.
-        units: What it is to weigh (medlive.text.tokens): whole sentences as far as they fit.
-        limit: What one sentence alone may weigh where none fits into `units`; never less than these.
+        units: The most that the excerpt is to weigh (medlive.text.tokens).
+        limit: What one sentence alone may weigh where none fits into `units`; at least `units`.
         known: Sentences that are shown elsewhere already, folded; they are left out.
 
     Returns:
-        The sentences in their order, neighbours as one; none where no sentence fits into `limit`.
+        The sentences in their order, neighbours joined to one stretch; none if no sentence fits into `limit`.
     """
     sentences = split_sentences(text)
     left_out = set()
@@ -257,7 +259,7 @@ def excerpt(
         if known and fold(own.words) in known:
             left_out.add(number)
     worth = _worth(sentences, wanted)
-    # A mark at either end, where a sentence is cut.
+    # Room for a gap at either end, where a sentence is cut.
     room, longest = units - 2 * BETWEEN, limit - 2 * BETWEEN
     chosen = _matching(sentences, worth, left_out, room, longest)
     chosen = _widened(sentences, chosen, left_out, room)
@@ -281,7 +283,7 @@ def _matching(
 ) -> set[int]:
     """The numbers of the sentences that match best, with what they need.
 
-    The first of all may take all the room, and if it must, weigh `longest`.
+    The best may take all the room, or, if it does not fit, weigh up to `longest`.
     """
     kept = math.ceil(room * (1 - MATCHED))
     chosen: set[int] = set()
@@ -305,7 +307,7 @@ def _widened(
     left_out: set[int],
     room: int,
 ) -> set[int]:
-    """The matching sentences with the gaps between them, the smallest first, then with those around, nearest first."""
+    """The matching sentences and, if they fit, those between them (smallest gap first) and around (nearest first)."""
     chosen, ends = matching, sorted(matching)
     if not chosen:
         return chosen
@@ -333,7 +335,7 @@ def _with_needs(
     number: int,
     depth: int,
 ) -> set[int]:
-    """The sentence and those that it needs, and what those need, so many steps far."""
+    """The sentence, the sentences that it needs, and those that these need, for `depth` steps."""
     closure, latest = {number}, [number]
     for _ in range(depth):
         needs = [n for own in latest for n in sentences[own].needs]
@@ -346,9 +348,9 @@ def _worth(
     sentences: Sequence[Sentence],
     wanted: Iterable[str],
 ) -> list[float]:
-    """How much each sentence shares with what is wanted, and in part its neighbours.
+    """The worth of each sentence: the terms that it shares with `wanted`, and a part of its better neighbour's worth.
 
-    A word that stands in many of them counts little.
+    A term that is in many sentences counts little.
     """
     needed: frozenset[str] = frozenset().union(*map(_terms, wanted))
     shared = [needed & _terms(own.words) for own in sentences]

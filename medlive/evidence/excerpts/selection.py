@@ -1,8 +1,8 @@
-"""What a judge is given of all the passages that were found for a case's claims, within a budget of tokens.
+"""Choose what a judge is shown of the passages found for a case's claims, within a budget of tokens: `select`.
 
-Rank by rank, so that each claim has its best passage before any has its second; then, as far as the budget goes,
-more of those that were chosen, the best first. Pieces of one section are one passage, and a text that two corpora
-hold, or a chunk that overlaps another, is given once.
+Passages are taken rank by rank, so that each claim has its best before any has its second; then, as far as the budget
+goes, more is shown of each, the best first. Pieces of one section are one passage, and a text that two corpora hold, or
+a chunk that overlaps another, is shown once.
 """
 
 import re
@@ -23,9 +23,9 @@ WIDTH = 180
 LEAST_WIDTH = 60
 """Tokens shown of a piece where there are many claims; a sentence that is longer is given whole."""
 SEARCHED = 4
-"""Hits to search for each passage of a claim: long sections give many, of which one counts."""
+"""Hits to search for, for each passage of a claim: long sections give many hits, of which one counts."""
 EACH = 3
-"""Passages for which each claim is to have room, before they get wider."""
+"""Passages of each claim that are to have room, before any is widened."""
 FRAME = 16
 """Tokens of a passage besides title and text: its id, the keys, the marks around them."""
 TITLE = 80
@@ -34,29 +34,29 @@ SECTION = 60
 """Characters shown of a section's heading."""
 ALIKE = 0.8
 """The share of the shorter text's shingles that two near-identical texts have in common."""
-SHINGLE = 4
+SHINGLE = 4  # Words
 _WORD = re.compile(r"[\u3040-\u9fff]|[^\W_\u3040-\u9fff]+")
 LEAST_KNOWN = 60
-"""Units of weight from which on a sentence that is shown already is not shown again."""
+"""Units of weight of a sentence; one as heavy or heavier is not shown twice."""
 
 
 @dataclass(frozen=True)
 class ShownPassage:
-    """A section as a judge is given it."""
+    """A section of a document as a judge is shown it."""
 
     id: str  # `<corpus>:<document>:<section>`
     title: str  # The document's title and the section's heading
     text: str  # Whole sentences; " … " where others were left out
-    stretches: tuple[str, ...]  # The words between two gaps: a quote stands in one
+    stretches: tuple[str, ...]  # The words between gaps; a quote must be within one
     hits: tuple[Hit, ...]  # Its pieces in reading order, each with what is shown of it
 
     @property
     def tokens(self) -> int:
-        """What it costs."""
+        """What it costs of the budget."""
         return _cost(self.title, self.text)
 
     def has(self, quote: str) -> bool:
-        """Whether a quote stands in what is shown, without a gap."""
+        """Whether what is shown has the quote without a gap."""
         return any(contains_quote(quote, words) for words in self.stretches)
 
     def cite(self, quote: str) -> tuple[tuple[str, str], ...]:
@@ -82,14 +82,14 @@ def select(
     """Choose what is shown of the hits of all claims.
 
     Args:
-        wanted: For each claim its phrases and itself.
-        hits: For each claim what was found, the best first; more than `most`, because of a section or a text that is
-            found twice only the better one counts.
-        most: Passages of a claim.
+        wanted: For each claim its search phrases and its own text.
+        hits: For each claim its hits, the best first; give more than `most`, because of several hits in one section,
+            or of one text, only the best counts.
+        most: The most passages of a claim.
         tokens: The most that all passages may cost together (`ShownPassage.tokens`).
 
     Returns:
-        The passages, the best first; and for each claim its hits, one of a section, each with what is shown of it.
+        The passages, the best first; and for each claim its hits, one a section, each with what is shown of it.
         The same for the same arguments; claims that find the same passage share it.
     """
     case = _Case(wanted, hits, most, tokens)
@@ -117,8 +117,9 @@ class _Case:
         room: int,
     ) -> None:
         self.phrases: dict[str, dict[str, None]] = {}
-        """Of each passage, rank by rank: every claim's first, then every claim's second, and so on."""
+        """Id of a passage → phrases that it was found for; every claim's best passage first, then every second, …"""
         self._room = room  # Tokens that are left
+        # Id of a passage → of the passage that is shown for it: itself, or an earlier one with nearly the same text
         self._instead: dict[str, str] = {}
         self._hits: dict[str, Hit] = {}
         self._sections: dict[str, list[Hit]] = {}  # In reading order
@@ -137,7 +138,7 @@ class _Case:
             pieces.sort(key=lambda hit: (hit.passage.piece, hit.passage.id))
 
     def _distinct(self, hits: Sequence[Hit], most: int) -> list[Hit]:
-        """A claim's first hits, one of a section, each text by the passage that was first found with it."""
+        """A claim's best `most` hits, one a section; a repeated text counts as the passage that first had it."""
         sections: dict[str, Hit] = {}
         for hit in hits:
             if len(sections) == most:
@@ -177,7 +178,7 @@ class _Case:
         limit: int,
         least: int = 1,
     ) -> None:
-        """Show so much of a piece, unless it repeats another section."""
+        """Show `units` of a piece, at least `least`, unless its section would then repeat another."""
         passage = self._hits[identity].passage
         known: set[str] = set()
         for other, stretches in self._shown.items():
@@ -213,7 +214,7 @@ class _Case:
         return f"{title}: {heading}" if title else heading
 
     def _stretches(self, section: str, shown: Shown) -> list[Sentence]:
-        """What is shown of a section, joined where nothing between is left out."""
+        """What is shown of a section; a stretch `joins` the one before if nothing between them is left out."""
         joined: list[Sentence] = []
         previous: Passage | None = None
         for hit in self._sections[section]:
@@ -268,6 +269,7 @@ def _cost(title: str, text: str) -> int:
 
 @lru_cache(maxsize=512)
 def _long_sentences(stretches: tuple[Sentence, ...]) -> frozenset[str]:
+    """The folded sentences of some stretches that are too long to be shown twice."""
     long = set()
     for stretch in stretches:
         for own in split_sentences(stretch.words):
@@ -284,7 +286,7 @@ def alike(text: str, other: str) -> bool:
 
 @lru_cache(maxsize=512)
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """The runs of four words of a text, a Chinese character being one; of a shorter text itself."""
+    """The runs of four words of a text; a Chinese character is a word, and a shorter text one run."""
     words = _WORD.findall(fold(text))
     runs = range(max(1, len(words) - SHINGLE + 1))
     return frozenset(tuple(words[n : n + SHINGLE]) for n in runs)

@@ -1,9 +1,9 @@
-"""Fetch a corpus, or what is new of it, into a folder of its own.
+"""Fetch a corpus, or what is new of it, into a folder of its own: `make_plan`, then `run_plan`.
 
 In the folder: `files/` (complete and checked), `parts/` (half files, for the next attempt), `fetched.json` (the
 ledger). A kill at any moment loses nothing but seconds: a file appears in `files/` in one step.
 
-Of PubMed the chosen articles are kept, and whatever later files need to stay right: notices of retraction and
+Of PubMed the chosen articles are kept, and what corrects articles of other files: notices of retraction and
 concern, and deletions. In an update file, an article that is not chosen becomes a deletion of its number: an earlier
 version of it may have been chosen.
 """
@@ -62,7 +62,7 @@ _TAIL = b"</PubmedArticleSet>\n"
 
 @dataclass(kw_only=True)
 class Fetch:
-    """A fetch of a corpus: what it would do, and what it did."""
+    """A fetch of a corpus: what it would do, and after `run_plan` what it did."""
 
     source: Source
     folder: Path
@@ -72,8 +72,8 @@ class Fetch:
     gone: tuple[str, ...]  # Files here that the publisher lists no more
     fetched: int = 0  # Files
     fetched_bytes: int = 0
-    absent: tuple[str, ...] = ()  # Listed, and not there
-    removed: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()  # Files that are listed, but not there
+    removed: tuple[str, ...] = ()  # Of `gone`: deleted here
     failures: tuple[str, ...] = ()  # A sentence for each file that could not be fetched
 
     @property
@@ -174,7 +174,7 @@ async def run_plan(
 
 
 def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
-    """Where the reader of the corpus begins: its folder of files, or its one file."""
+    """The path that the corpus's reader is given: the folder of files, or the one file."""
     if source.single:
         return path_below(folder / FILES, next(iter(ledger.files)))
     return folder / FILES
@@ -243,7 +243,7 @@ async def _fetch(
 
 
 def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
-    """The folder's ledger; an empty one where nothing of this selection was fetched."""
+    """The folder's ledger, or a new one; files of another selection lose their mark. Raises BadInput."""
     ledger = read_ledger(folder) if folder.is_dir() else None
     if ledger is None:
         return Ledger(
@@ -258,7 +258,7 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
             hint="name another folder",
         )
     if ledger.selection != selection:
-        # Fetched again, for they are of another selection.
+        # Without a mark they are fetched again.
         for name, file in ledger.files.items():
             ledger.files[name] = file.model_copy(update={"mark": ""})
         ledger.address, ledger.licence = source.address, source.licence
@@ -272,7 +272,7 @@ def _verify(
     name: str,
     md5: str | None,
 ) -> None:
-    """Check a complete file by its checksum, or else by those within it. Raises FetchFailed."""
+    """Check a complete file by `md5`, or if that is None by the checksums within it. Raises FetchFailed."""
     hint = "it is fetched again by the next run"
     try:
         with open_below(root, name) as handle:
@@ -343,6 +343,7 @@ def select_articles(
 
 
 def _is_kept(frame: Frame, names: set[str]) -> bool:
+    """Whether a record is a deletion, a notice, or an article of a type in `names` (veterinary ones excepted)."""
     if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, NOTICES)):
         return True
     for kind in _TYPE.findall(frame.data):

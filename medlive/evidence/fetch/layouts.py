@@ -1,6 +1,7 @@
-"""How each publisher arranges its files: index pages, lists, and where checksums are.
+"""How each publisher arranges its files: `LISTS` reads its index page or list, `CHECKSUMS` its checksum files.
 
-A name on a page becomes a file's name only if it has the form that the publisher gives its names.
+A name on a page becomes a file's name only if it has the form that the publisher gives its names. A file's `mark`
+changes when the publisher changes the file.
 """
 
 import csv
@@ -23,7 +24,7 @@ _TOPICS = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.
 _RELEASE = re.compile(r"(dm_spl_release_\w+?\.zip)")
 _LINK = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
 _MD5 = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
-_IDS_A_PAGE = 10_000
+_IDS_A_PAGE = 10_000  # Articles that one request lists
 
 
 async def list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
@@ -57,7 +58,7 @@ async def list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
 
 
 def pubmed_checksum(text: str, file: RemoteFile) -> str:
-    """The MD5 in a file that has it and the name of what it is of."""
+    """The MD5 from a `.md5` file, which must name `file`."""
     matched = _MD5_LINE.fullmatch(text.strip())
     name = file.name.rpartition("/")[2]
     if matched is None or matched[1] != name:
@@ -68,7 +69,7 @@ def pubmed_checksum(text: str, file: RemoteFile) -> str:
 
 
 async def list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
-    """The one archive of a book."""
+    """A book's archive, found in the CSV list."""
     listed = await client.page(source.address)
     for row in csv.DictReader(listed.splitlines()):
         if (row.get("Accession ID") or "").strip() != source.wanted:
@@ -91,7 +92,7 @@ async def list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
 
 
 async def list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
-    """The newest day's topics."""
+    """The newest file of topics."""
     links = _TOPICS.findall(await client.page(source.address))
     if not links:
         raise FetchFailed(
@@ -170,7 +171,7 @@ async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
 
 
 def pmc_checksum(text: str, file: RemoteFile) -> str:
-    """The MD5 in the address of an article's metadata."""
+    """The MD5 in `xml_url` of an article's metadata."""
     try:
         checksum, *_ = _MD5.findall(str(json.loads(text)["xml_url"]))
     except (ValueError, KeyError, TypeError, RecursionError) as exc:

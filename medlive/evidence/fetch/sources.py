@@ -22,7 +22,7 @@ LEDGER = "fetched.json"
 ArticleType = Literal[
     "guideline", "systematic-review", "meta-analysis", "review", "trial"
 ]
-"""What PubMed's articles are chosen by."""
+"""Types by which PubMed's articles are chosen."""
 
 
 class Selection(BaseModel, frozen=True):
@@ -58,7 +58,7 @@ class Source:
     hosts: frozenset[str]
     publisher: str  # Whose layout its files have
     reader: str  # The kind of corpus
-    wanted: str = ""  # Which files of the list
+    wanted: str = ""  # Which files of the list: a book's accession id, a kind of labels, a search for articles
     licence: str
     checksums: str  # What the publisher gives to check files by
     typical_bytes: int  # Of the whole, as last known
@@ -75,7 +75,7 @@ class Source:
 
 _TABLE = tomllib.loads(files(__package__).joinpath("sources.toml").read_text("utf-8"))
 ARTICLE_TYPES: dict[ArticleType, list[str]] = _TABLE["article_types"]
-"""PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
+"""Type → PubMed's own types; each includes its subtypes ("Clinical Trial, Phase III") except veterinary ones."""
 SOURCES = tuple(
     TypeAdapter(Source).validate_python(
         {"name": name, **_TABLE["publishers"][entry["publisher"]], **entry}
@@ -127,7 +127,7 @@ class FetchedFile(BaseModel, frozen=True):
     mark: str  # What the publisher's list said of this version
     size: int  # As published
     digest: str  # As published: `sha256:…`
-    # The publisher's, which it has: `md5:…`; None where none is published
+    # `md5:…` as published, which the file has; None where none is published
     checksum: str | None
     kept_digest: str  # As it is here, after the selection
     fetched_at: datetime

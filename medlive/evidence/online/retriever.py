@@ -1,7 +1,7 @@
-"""A retriever that asks literature services besides the local index, and fuses what both give by rank.
+"""`OnlineRetriever` asks literature services besides the local index, and fuses the results by rank.
 
-Fusion is the local index's own (Cormack, Clarke and Büttcher, SIGIR 2009). A claim's phrase leaves the house only
-as its plain words, and not at all where an identifier of a person is found in it.
+Fusion is the local index's own (Cormack, Clarke and Büttcher, SIGIR 2009). Of a claim's phrase only plain words are
+sent, and nothing where an identifier of a person is found in it.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ class OnlineRetriever:
         *,
         may_leave: Callable[[str], bool],
     ) -> None:
-        """At least one service.
+        """Prepare to search.
 
         Args:
-            services: Asked for every phrase; they share a client.
+            services: Asked for every phrase, at least one; they share a client.
             local: The local index; None for none.
-            may_leave: Whether a phrase names nobody.
+            may_leave: Whether a phrase may be sent, because it names nobody.
         """
         self.services = tuple(services)
         self._local = local
@@ -136,9 +136,9 @@ def fuse(
     orders: Mapping[Place, Sequence[Passage]],
     k: int,
 ) -> list[Hit]:
-    """Return the k best of all orders; the local index's own order counts as one.
+    """Return the k best of `local`, which counts as one order, and of the services' orders.
 
-    Europe PMC's copy of an article that PubMed or the index gives counts for that one.
+    Europe PMC's copy of an article that PubMed or the index also gives counts as theirs.
     """
     passages = {hit.passage.id: hit.passage for hit in local}
     scores: dict[str, float] = defaultdict(float)

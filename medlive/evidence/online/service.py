@@ -1,4 +1,4 @@
-"""The literature services, PubMed and Europe PMC: one way to ask over HTTP with pace, retries and a cache of answers.
+"""Search PubMed and Europe PMC over HTTP, with pace, retries and a cache of answers: `Literature.search`.
 
 Sources: "A General Introduction to the E-utilities" (NCBI Bookshelf NBK25497): esearch by relevance, then efetch of the
 articles; at most 3 requests a second, 10 with a key; `tool` and `email` in each; POST for long requests. "Europe PMC
@@ -44,12 +44,12 @@ _LICENCES = {
     "pubmed": LICENCE,
     "europepmc": "Europe PMC terms; the abstract is its publisher's",
 }
-"""Of documents that name none."""
+"""Service → the licence of documents that name none."""
 ATTEMPTS = 4
 """Requests in all before a service counts as away."""
 INTERVAL_S = 0.35
-"""A little more than the third of a second that NCBI allows without a key; requests travel for unequal times.
-Europe PMC publishes no limit."""
+"""Seconds between requests: a little more than the third that NCBI allows without a key, since requests travel for
+unequal times. Europe PMC publishes no limit."""
 INTERVAL_WITH_KEY_S = 0.105
 BACKOFF_S = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
@@ -114,7 +114,7 @@ class Literature:
     store: AnswerStore
     gate: Circuit  # Keeps all workers from the service while it is away
     contact: str  # The operator's e-mail address
-    address: str
+    address: str  # Of the service, or of a mirror
     api_key: str = ""  # Of E-utilities; empty for none
 
     async def search(

@@ -1,1 +1,1 @@
-"""Pages over HTTP: robots.txt, limits, guarded addresses, and how a page says no."""
+"""Fetch pages over HTTP: robots.txt, limits, guarded addresses, and pages that refuse access."""

@@ -1,8 +1,8 @@
-"""Pages that turn a program away whatever their status: challenges, captchas and firewalls' refusals.
+"""Recognise pages that refuse access to a program, whatever their status: `block_page`.
 
-A rule fires on what only such a page has. A thread that talks about captchas, or a page of a site that merely
-stands behind one of these firewalls, is none: the marks must stand in markup or script, not in text, and the
-page must have next to nothing to read.
+They are challenges, captchas and firewalls' refusals, known by marks that only they have. A thread that talks about
+captchas, or a page of a site that merely is behind one of these firewalls, is no block page: the marks must be in
+markup or script, not in text, and the page must have next to nothing to read.
 """
 
 import re
@@ -12,12 +12,13 @@ from importlib.resources import files
 from selectolax.lexbor import LexborHTMLParser
 
 _HEAD_BYTES = 24 * 1024
-"""Where a mark must stand; such pages are short, or say at once what they are."""
+"""The beginning of a page, where a mark must be: block pages are short, or say at once what they are."""
 _MOST_BYTES = 256 * 1024
-"""No challenge is longer."""
+"""No block page is longer."""
 _MOST_TEXT = 1200
-"""Characters to read on a page that turns one away; it explains itself in a few lines."""
+"""The most characters to read on a block page, which explains itself in a few lines."""
 
+# Header, its values, what they show
 _HEADERS = (
     ("cf-mitigated", ("challenge", "block"), "a Cloudflare challenge"),
     ("x-amzn-waf-action", ("challenge", "captcha"), "an AWS WAF challenge"),
@@ -31,7 +32,7 @@ _MARKS = [
     .splitlines()
     for what, _, marks in [line.partition("\t")]
 ]
-"""The marks of a rule, which must all be in the page and not all in its text, and what they show."""
+"""Marks, which must all be in the page and not all in its text, and what they show."""
 
 _TITLES = frozenset(
     (_DATA / "block_page_titles.txt").read_text(encoding="utf-8").splitlines()
@@ -46,7 +47,7 @@ _REFUSALS = (
     "您的请求被阻断",
     "由于您访问的url有可能对网站造成安全威胁",
 )
-"""What a page says that has nothing else to read."""
+"""How the text of a firewall's refusal begins, in lower case."""
 _SIGNS = [marks[0] for marks, _ in _MARKS] + [
     b"Incapsula incident ID",
     *map(str.encode, ("请求被阻断", "安全威胁")),
@@ -59,7 +60,7 @@ def block_page(
     headers: Mapping[str, str],
     body: bytes,
 ) -> str | None:
-    """What turned the program away, in words, or None for every other page.
+    """Return what refused access, in words; None for a page that is no block page.
 
     `headers` by lower-case names; `body` decompressed, its first part is enough. A page of anything but markup
     is judged by its headers alone.
@@ -79,7 +80,7 @@ def block_page(
 
 
 def _refusal(status: int, body: bytes) -> str | None:
-    """The same of a page's markup alone."""
+    """As `block_page`, by the page's markup alone."""
     head = body[:_HEAD_BYTES]
     titled = _suspect_title(head, status)
     if not (titled or any(part in head for part in _SIGNS)):
@@ -105,6 +106,7 @@ def _refusal(status: int, body: bytes) -> str | None:
 
 
 def _suspect_title(head: bytes, status: int) -> bool:
+    """Whether a page has a block page's title."""
     match = _ANY_STATUS_TITLE.search(head)
     if match is None:
         return False

@@ -1,4 +1,4 @@
-"""Fetch pages over HTTP, politely, within limits, and from public addresses only."""
+"""`Fetcher` fetches pages over HTTP, politely, within limits, and from public addresses only."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ from .policy import (
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _GLANCE_BYTES = 64 * 1024
 """The part of an error's body that is read, to distinguish a block page from a failure."""
-_GLANCE_S = 5.0
+_GLANCE_S = 5.0  # Seconds for reading it
 _VALIDATOR = re.compile(r"[\x20-\x7e]{1,1000}")
 """What is sent back of an ETag: servers refuse a request with long headers."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -63,7 +63,8 @@ _CONNECTIONS = 64
 class _Host:
     """The state of one host in a run."""
 
-    slots: asyncio.Semaphore
+    slots: asyncio.Semaphore  # For requests at once
+    # Held while a request waits until `next_at`, and while robots.txt is read
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     robots_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     next_at: float = 0.0
@@ -138,7 +139,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         etag: str | None = None,
         last_modified: str | None = None,
     ) -> Fetched:
-        """Fetch the page at an address, following redirects; with a `form` it is posted, and none is followed.
+        """Fetch the page at an address, following redirects; a `form` is posted, and its redirects are not followed.
 
         `etag` and `last_modified` make the request conditional.
 
@@ -232,7 +233,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         return self._hosts[key]
 
     async def _answer(self, request: _Request, host: _Host) -> Fetched:
-        """One answer, after as many attempts as each reason is given. Raises FetchError."""
+        """Return an answer, after at most as many attempts as each reason for failing has. Raises FetchError."""
         failures: Counter[FetchReason] = Counter()
         while True:
             async with host.slots:
@@ -292,7 +293,8 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
     ) -> None:
         """Wait until this host may be asked again, and take the turn.
 
-        Where that is too long, only a page that was asked for has failed; for the others the host is down.
+        Raises FetchError if that is too long: for a page that was asked before (`was_asked`) because the page has
+        failed, for other pages because the host is down.
         """
         loop = asyncio.get_running_loop()
         async with host.turn:

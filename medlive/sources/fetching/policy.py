@@ -29,7 +29,7 @@ FetchReason = Literal[
     "encoding",
     "redirect",
 ]
-"""Why a page could not be had; retries are bounded for each by itself."""
+"""Why a page was not fetched; each reason has its own number of retries."""
 
 OUTAGES: Mapping[FetchReason, int] = {
     "timeout": 30,
@@ -52,7 +52,7 @@ class FetchError(SourceError):
         reason: FetchReason | None = None,
         status: int | None = None,
     ) -> None:
-        """`reason` is of the kind `fetch` alone."""
+        """`reason` is given for the kind `fetch` only."""
         self.url = url
         self.cause = message
         """The message without the address."""
@@ -101,7 +101,7 @@ refusals too)."""
 
 @dataclass(frozen=True)
 class Robots:
-    """A host's rules as they were found in one run, with the bytes they were read from."""
+    """The robots.txt rules of a host in one run, with the bytes they were read from."""
 
     host: str
     state: RobotsState
@@ -128,9 +128,9 @@ def read_robots(
     body: bytes,
     fetched_at: datetime,
 ) -> Robots:
-    """The rules in an answer to `GET /robots.txt`, for the product medlive.
+    """Read the rules for medlive in an answer to `GET /robots.txt`.
 
-    Markup or other bytes in their place, and a pause that is endless, are taken as a refusal and say so in `detail`.
+    Something else than rules, and too long a pause, count as a refusal; `detail` says so.
     """
     if status in (404, 410):
         return Robots(host, "absent", fetched_at, status)

@@ -1,4 +1,4 @@
-"""DXY (丁香医生): one patient's consultation with one doctor, kept as page state and as markup."""
+"""Adapter of DXY (丁香医生): one patient's consultation with one doctor, from a page's JSON state or its markup."""
 
 import json
 import re
@@ -27,9 +27,9 @@ from medlive.threads.model import Thread
 _QUESTION_PATH = re.compile(r"/question/(\d{1,20})/?(?:[?#]|$)")
 _STATE = re.compile(r"window\.\$\$data\s*=\s*(?=\{)")
 _DIALOGS = ".question-detail-dialogs"
-_MAX_STRAY_LINE = 60
+_MAX_STRAY_LINE = 60  # Characters of a line outside the turns
 _THEMES = {"theme-white", "theme-dark"}
-"""The doctor's side, and the patient's."""
+"""Classes around a doctor's turn, and around a patient's."""
 
 
 class Dxy(Site):
@@ -48,7 +48,7 @@ class Dxy(Site):
     )
 
     def listing_requests(self) -> Sequence[PageRequest]:
-        """Each section."""
+        """The first page of each section."""
         return [
             PageRequest(f"{self.settings.base_url}/questions/{board}?page_index=1")
             for board in self.settings.boards
@@ -117,7 +117,7 @@ class Dxy(Site):
 
 
 def _state(tree: LexborHTMLParser) -> dict[str, Any] | None:
-    """The page state, or None where there is none or it is cut off."""
+    """The page state (`window.$$data`, JSON), or None where there is none or it is cut off."""
     for script in tree.css("script"):
         script_text = script.text()
         if match := _STATE.search(script_text):
@@ -130,6 +130,7 @@ def _state(tree: LexborHTMLParser) -> dict[str, Any] | None:
 
 
 def _value(state: Any, *path: str) -> Any:
+    """The value at a path of keys; None where there is none."""
     for key in path:
         state = state.get(key) if isinstance(state, dict) else None
     return state
@@ -178,11 +179,12 @@ def _turn(
     *,
     by_patient: bool,
 ) -> Posted:
-    """A turn; who answers is read later."""
+    """A turn; the doctor's name and proof are filled in later."""
     return Posted("asker", *content, moment, by_patient, verified_by=None)
 
 
 def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[Posted]:
+    """The turns that the markup shows, in order. Raises LayoutError."""
     area = tree.css_first(_DIALOGS)
     bubbles = area.css(".dialog-content") if area is not None else []
     if area is None or not bubbles:
@@ -202,6 +204,7 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[Posted]:
                 ".theme-white or .theme-dark around a .dialog-content with content",
             )
         turns.append(_turn(read, None, by_patient="theme-dark" in themes))
+    # A theme without a known turn, or a long line outside the turns, is a turn that was not recognised.
     stray = reading.readable(
         area, skip_classes=frozenset(["dialog-content"])
     ).text.split("\n")

@@ -1,4 +1,4 @@
-"""iCliniq: a patient's query and a named doctor's answer on one page, now and then with follow-ups."""
+"""Adapter of iCliniq: a patient's query and a named doctor's answer on one page, now and then with follow-ups."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from medlive.sources.source import (
 )
 from medlive.threads.model import Thread
 
-# By era, newest first: 2020 and later, about 2019, 2018.
+# Links of a list, by the site's layout: 2020 and later, about 2019, 2018.
 _ROWS = (".card-title a", "div.post-health-issue > a", 'a.biglink[href*="/qa/"]')
 _QUESTION_PATH = re.compile(
     r"/qa/((?!speciali[tz]ies/)[^/?#]{1,100}/[^/?#]{1,300})/?(?:[?#]|$)"
@@ -29,7 +29,7 @@ _LABEL = re.compile(
 )
 _ANY_LABEL = re.compile(r"\bPatient\W{0,2}s?\s+(?:Query|Question)\b", re.IGNORECASE)
 _PUBLISHED = re.compile(r"\bpublished\s+on\s*:?\s*([^\n]{6,40})", re.IGNORECASE)
-# Text beside the known blocks that is longer than this is a message whose block was renamed, not a caption.
+# Text beside the known blocks with more characters than this is a message whose block was renamed, not a caption.
 _MAX_STRAY_LINE, _MAX_STRAY_TEXT = 200, 600
 _TITLE = re.compile(r"\A(?:Dr|Prof|Doctor|Professor)\b\.?", re.IGNORECASE)
 
@@ -44,7 +44,7 @@ class Icliniq(Site):
     defaults = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
 
     def listing_requests(self) -> Sequence[PageRequest]:
-        """All questions, or each topic that the settings name."""
+        """The first list page of all questions, or of each topic that the settings name."""
         paths = [f"/{board}" for board in self.settings.boards] or [""]
         return [
             PageRequest(f"{self.settings.base_url}/qa{path}?page=1") for path in paths
@@ -95,7 +95,7 @@ def _discussion(
     tree: LexborHTMLParser,
     stated: reading.Discussion | None,
 ) -> tuple[str, list[Posted]]:
-    """The title and the blocks of a page, or those that its structured data states. Raises LayoutError."""
+    """The title and messages of a page's blocks, or else of its structured data. Raises LayoutError."""
     container = tree.css_first("div.articleConDiv")
     if container is not None:
         posts = _posts(page, container)
@@ -120,7 +120,7 @@ def _discussion(
 
 
 def _posts(page: Page, container: LexborNode) -> list[Posted]:
-    """Each block in page order. Raises LayoutError."""
+    """The messages in page order. Raises LayoutError."""
     # A page with one doctor may name them once for all answers; with several, each answer names its own.
     names = set(map(reading.line, container.css(".doctor-name"))) - {""}
     specialties = set(map(reading.line, container.css(".doctor-spec"))) - {""}
@@ -161,6 +161,7 @@ def _answer(
     doctor: str,
     specialty: str,
 ) -> Posted:
+    """An answer, by its own doctor and specialty or else the page's. Raises LayoutError."""
     answer = reading.readable(block.css_first(".ansExtCon"))
     if not answer.text:
         raise LayoutError(page, "text in div.answerDiv .ansExtCon")
@@ -172,7 +173,7 @@ def _answer(
 
 
 def _check_strays(page: Page, container: LexborNode) -> None:
-    """Nothing beside the known blocks looks like a message. Raises LayoutError."""
+    """Raise LayoutError if anything beside the known blocks looks like a message."""
     stray = reading.readable(
         container, skip_classes=frozenset(["qContent", "answerDiv"])
     ).text

@@ -1,4 +1,4 @@
-"""Medlive (医脉通): case articles, their outcome and the comments below."""
+"""Adapter of Medlive (医脉通): case articles, their outcome and the comments below."""
 
 import json
 import re
@@ -35,7 +35,7 @@ _LAST_SEGMENT = re.compile(r"/([^/]{0,99}\d[^/]{0,99}?)(?:\.s?html?)?/?$")
 _LIST_PATH = re.compile(r"/new(?:/articlelist)?/?\Z")
 _HEAD = ".title_cms, .info_cms, .content_body, .case_result, .inc_c"
 _COMMENT_PARTS = ".com_user, .com_user_say, dl"
-_MAX_STRAY_TEXT = 20
+_MAX_STRAY_TEXT = 20  # Characters of an unknown element below the case
 
 
 _Entry = tuple[str, Posted]
@@ -94,7 +94,7 @@ class Medlive(Site):
         pages: Sequence[Page],
         anonymise: Anonymiser,
     ) -> Thread:
-        """The case, its outcome and the comments. The case as presented is the asking side.
+        """The case, its outcome and the comments. The case as presented counts as the question.
 
         Raises LayoutError, and NotAThread for an article without an outcome and without comments.
         """
@@ -169,6 +169,7 @@ class Medlive(Site):
         return comments
 
     def _comment(self, page: Page, item: LexborNode) -> Iterator[_Entry]:
+        """A comment, then the replies below it. Raises LayoutError."""
         parts = [node for node in item.iter() if node.tag == "dd"]
         anchor = parts[0].css_first("a") if parts else None
         if (
@@ -235,7 +236,7 @@ def _words(page: Page, node: LexborNode, selector: str) -> reading.Readable:
 
 
 def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
-    """Between the case and the last known block below it stands no unknown text. Raises LayoutError."""
+    """Raise LayoutError for unknown text between the case and the last known block below it."""
     known = {node.mem_id for node in tree.css(_HEAD)}
     stray: LexborNode | None = None
     for sibling in reading.following(body):
@@ -301,6 +302,7 @@ def _date(node: LexborNode) -> datetime | None:
 
 
 def _thread_id(url: str) -> str | None:
+    """The number of a topic, or the last part of the path that has a digit; None without one."""
     path = urlsplit(url).path
     if match := _TOPIC_PATH.search(path):
         return f"topic-{match[1]}"

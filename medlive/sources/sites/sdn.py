@@ -1,4 +1,4 @@
-"""Student Doctor Network: a XenForo 2 forum, read post by post."""
+"""Adapter of Student Doctor Network: a XenForo 2 forum, read post by post."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ from medlive.threads.model import Thread
 
 _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d{1,20})(?:[/?#]|$)")
 _PAGE_PATH = re.compile(r"/page-(\d{1,6})(?:[/?#]|$)")
+# A thread or board, and its number
 _PLACE = re.compile(r"\b(threads|forums)/(?:[^/?#]*\.)?(\d+)(?:[/?#]|$)")
 _NUMBER = re.compile(r"(?:^|\x1f)\s*#(\d[\d.,\s]{0,9}?)\s*(?:\x1f|$)")
 # What XenForo puts into a post that its author did not write: quotations, link previews, "Click to
@@ -310,6 +311,7 @@ def _template(tree: LexborHTMLParser) -> str:
 
 
 def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str:
+    """The thread's number in the forum. Raises LayoutError."""
     key = tree.root.attributes.get("data-content-key") if tree.root else None
     stated = re.fullmatch(r"thread-(\d+)", key or "")
     match = (

@@ -23,7 +23,7 @@ from medlive.evidence.corpora.model import (
     passages_of,
 )
 from medlive.evidence.corpora.parsing import files as members_module
-from medlive.evidence.corpora.parsing.text import clean, language_of, published_by
+from medlive.evidence.corpora.parsing.text import clean, language_of, latest_date
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.registry import READERS, open_corpus
 from medlive.evidence.passage import Passage
@@ -479,7 +479,7 @@ def test_boilerplate_is_told_from_content(text: str, boilerplate: bool) -> None:
     ],
 )
 def test_a_partial_date_is_its_last_day(value: object, expected: date | None) -> None:
-    assert published_by(value) == expected
+    assert latest_date(value) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""What the readers of corpora share: archives, XML, markup, sections, dates, and cutting text into passages."""
+"""What the readers of corpora share: archives, XML, PubMed's records, text out of markup, and dates."""

@@ -1,4 +1,4 @@
-"""The dates of publishers: years, months by name, seasons and spans, read as the days they may mean."""
+"""Read publishers' dates (years, months by name, seasons, spans) as the days that they may mean."""
 
 import re
 from calendar import month_abbr, monthrange
@@ -6,7 +6,7 @@ from datetime import date
 from xml.etree.ElementTree import Element
 
 Period = tuple[date, date]
-"""The first and the last day on which a thing so dated may have appeared."""
+"""The first and the last day that a date may mean."""
 _MONTHS = {month.lower(): number for number, month in enumerate(month_abbr) if number}
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d|2100)(?!\d)")
 _ISO = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")

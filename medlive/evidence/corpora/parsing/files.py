@@ -32,13 +32,14 @@ from medlive.integrity.paths import UnsafePath, open_plain, split_name
 
 from .xml import UnsafeXml, parse
 
-HEAD = 64 * 1024
+HEAD = 64 * 1024  # Bytes of a file's beginning, by which its kind is recognised
 LARGE_MEMBER = 256 * 1024 * 1024
-"""Bytes of a member that holds pictures, or a whole corpus."""
-_LOOKED_AT = 20
+"""The most bytes of a member, for kinds whose members have pictures or are a whole corpus."""
+_LOOKED_AT = 20  # Files, and members of each archive, by which a corpus is recognised
 _NOT_FOLLOWED = "a link or a special file, not followed"
 _ZIP = ".zip"
-_ENCRYPTED = 1
+_ENCRYPTED = 1  # Bit of a zip member's flags
+# What reading a damaged or hostile archive raises
 DAMAGE = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -84,7 +85,7 @@ _LOCAL_HEADER = 30
 def check_zip(archive: zipfile.ZipFile, most: int) -> int:
     """Return the bytes that an archive unpacks to.
 
-    Raises BadZipFile where they are more than `most`, or it unpacks in other ways than it says.
+    Raises BadZipFile if they are more than `most`, if members overlap, or for another packing than DEFLATE.
 
     Two members of which one lies in the other unpack the same bytes again and again; and bzip2 and LZMA are unpacked
     by zipfile without regard to the size that a member states.
@@ -103,7 +104,7 @@ def check_zip(archive: zipfile.ZipFile, most: int) -> int:
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose extended headers, which tarfile reads whole, are bounded."""
+    """A tar member whose extended headers, which tarfile reads whole, are bounded."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
         extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -116,6 +117,7 @@ class _Member(tarfile.TarInfo):
 
 
 def _is_tar(path: Path) -> bool:
+    """Whether a file is a tar archive, also one with a header that reading it refuses."""
     try:
         tarfile.open(path, tarinfo=_Member).close()
     except (tarfile.HeaderError, RecursionError):
@@ -130,7 +132,7 @@ class CorpusFiles:
     """The files that a kind of corpus is made of: in a folder, in archives, or alone."""
 
     suffixes: tuple[str, ...]
-    """In lower case. With ".zip" the members of zip archives are read, and of the zip archives in these."""
+    """In lower case; ".zip" also reads the members of zip archives, one level nested."""
     roots: tuple[str, ...] = ()  # The root elements of XML files
     largest: int = ARCHIVE_MEMBER_BYTES
     """The most bytes of a member; a larger one is reported and skipped."""
@@ -140,7 +142,7 @@ class CorpusFiles:
         return name.lower().endswith(self.suffixes)
 
     def below(self, path: Path, log: ReadLog) -> list[tuple[str, Path]]:
-        """Every such file of a folder, with its name below it; or a file itself, which may be a link.
+        """(name below `path`, file) of each file of a folder with a suffix; or `path` itself if a file or link to one.
 
         Links and special files in a folder are reported, and not followed.
         """
@@ -158,10 +160,10 @@ class CorpusFiles:
         return files
 
     def recognise(self, path: Path) -> bool:
-        """Whether the first XML file of a path that has a root element has one of `roots`, without a prefix.
+        """Whether the first root element of an XML file at a path is one of `roots`, its namespace prefix ignored.
 
-        A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
-        OSError when the path cannot be read.
+        A folder's files are read in the order of their names, an archive's members in its own, 20 of each at most.
+        Raises OSError when the path cannot be read.
         """
         for name, file in self.below(path, ReadLog())[:_LOOKED_AT]:
             heads: Iterable[bytes] = ()
@@ -179,7 +181,7 @@ class CorpusFiles:
         return False
 
     def members(self, path: Path, log: ReadLog) -> Iterator[Member]:
-        """Yield every such regular file of a folder or an archive, or the file at the path; log what cannot be read.
+        """Yield every regular file with a suffix, of a folder or an archive or at the path; log what cannot be read.
 
         Names are POSIX paths relative to the folder or the archive. Raises BadInput for a file of another kind.
         """
@@ -229,9 +231,9 @@ class CorpusFiles:
         log: ReadLog,
         room: int,
     ) -> Generator[Member, None, int]:
-        """Yield the members in the archive's order; return the bytes of `room` that are left for other archives.
+        """Yield the members of a zip in its order; return the bytes of `room` that are left for other archives.
 
-        `room` is what the archive may unpack to, with the zip archives in it; those in these are not read.
+        `room` is what it and its inner zip archives may unpack to; archives nested deeper are skipped.
         """
         suffixes = tuple(suffix for suffix in self.suffixes if suffix != _ZIP)
         try:
@@ -261,6 +263,7 @@ class CorpusFiles:
         return room
 
     def _tar(self, path: Path, log: ReadLog) -> Iterator[Member]:
+        """Yield the members of a tar; log those that are no file, unsafe or too large. Raises ReadError."""
         unpacked = 0
         with tarfile.open(path, tarinfo=_Member) as tar:
             while (member := tar.next()) is not None:

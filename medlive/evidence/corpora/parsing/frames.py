@@ -14,12 +14,12 @@ from medlive.guard.bounds import ARCHIVE_BYTES, PUBMED_RECORD_BYTES
 
 from .xml import UnsafeXml
 
-BLOCK = 1 << 20
+BLOCK = 1 << 20  # Bytes read at once
 
 _TOKEN = re.compile(rb"<(/?)(PubmedArticle|PubmedBookArticle|DeleteCitation)(?=[\s>/])")
 _OPENING = re.compile(rb"<(?:PubmedArticle|PubmedBookArticle|DeleteCitation)(?=[\s>/])")
-_LONGEST_TOKEN = 32
-_HEAD = 4096
+_LONGEST_TOKEN = 32  # Bytes; the end of a block may cut a tag
+_HEAD = 4096  # Bytes in which a document type is looked for
 _DOCTYPE = re.compile(
     rb"<!DOCTYPE\s+[\w:.-]+(?:\s+(?:PUBLIC\s+(?:\"[^\"]*\"|'[^']*')|SYSTEM)\s*(?:\"[^\"]*\"|'[^']*'))?\s*>"
 )
@@ -81,6 +81,7 @@ def _next_block(stream: BufferedIOBase) -> tuple[bytes, str]:
 
 
 def _check_head(data: bytes) -> None:
+    """Raise UnsafeXml for a document type with declarations of its own."""
     first = _OPENING.search(data)
     place = data.find(b"<!DOCTYPE", 0, first.start() if first else None)
     if place >= 0 and not _DOCTYPE.match(data, place):
@@ -93,7 +94,7 @@ def _records(
     data: bytes,
     final: bool,
 ) -> Iterator[tuple[str, int, int, str]]:
-    """(kind, start, end, damage) of each record or damage; the last has neither, and is where to read on."""
+    """(kind, start, end, damage) of each record or damage; the last item, with neither, says where to read on."""
     at = 0
     while token := _TOKEN.search(data, at):
         start, name = token.start(), token[2].decode()

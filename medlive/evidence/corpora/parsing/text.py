@@ -1,5 +1,4 @@
-"""Source text made safe to store and to cut: controls out, white space even, language told by script; and plain text
-out of simple HTML."""
+"""Helpers for the text of corpora: clean it, guess its language, read dates and titles, make ids, strip simple HTML."""
 
 import re
 import unicodedata
@@ -17,6 +16,7 @@ _LIST_ITEM = re.compile(r"  +(?=[-•*▪·] )")
 _WIDE_GAP = re.compile(r"    +")
 _GAP = re.compile(r"  +")
 _LINES = re.compile(r"\n[ \n]+| \n[ \n]*")
+# Chinese characters, for a class of a pattern
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HAN = re.compile(f"[{HAN}]")
 _KANA = re.compile(r"[\u3041-\u30ff]")
@@ -50,7 +50,7 @@ def one_line(text: str) -> str:
 
 
 def language_of(text: str) -> str:
-    """`zh`, `ja` or `en` by the script of the first 4,000 characters; `und` (ISO 639) when it holds neither.
+    """`zh`, `ja` or `en` by the script of the first 4,000 characters; `und` (ISO 639) if it has none of these scripts.
 
     Latin script counts as English: a corpus in another language that uses it must say so itself.
     """
@@ -78,8 +78,8 @@ def is_retracted_title(title: str) -> bool:
     return _RETRACTED_TITLE.match(title) is not None
 
 
-def published_by(value: object) -> date | None:
-    """The last day on which a thing so dated may have appeared: a bare year is its 31 December.
+def latest_date(value: object) -> date | None:
+    """The last day that a date may mean: a bare year is its 31 December.
 
     A search for evidence "not after" a day must never see what may be younger. Raises ValueError when the
     value is no date; None for an absent one.
@@ -101,14 +101,14 @@ def slug(text: str) -> str:
 
 
 def lines_of(markup: str) -> str:
-    """The text with each block on lines of its own, items of lists with a mark."""
+    """The text of simple HTML, each block on lines of its own, list items marked with `- `."""
     # A line end in the file is white space of its HTML.
     text = _ITEM.sub("\n- ", markup.replace("\n", " "))
     return unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
 
 
 def sentences_of(markup: str) -> str:
-    """The text on one line; a heading ends as a sentence does."""
+    """The text of simple HTML on one line; a line that ends in a letter or digit, as headings do, gets a full stop."""
     text = ""
     for line in lines_of(markup).replace("\n- ", "\n").split("\n"):
         text = text.rstrip()

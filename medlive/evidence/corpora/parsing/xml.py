@@ -1,4 +1,4 @@
-"""XML of strangers: nothing fetched, nothing declared, bounded depth; and text out of inline markup."""
+"""Parse XML of strangers safely (nothing fetched, nothing declared, bounded depth); `flat` reads its text."""
 
 import re
 from html.entities import html5
@@ -12,16 +12,16 @@ _ENCODINGS = re.compile(
     r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]",
     re.IGNORECASE,
 )
-"""What a file may declare. UTF-7 hides markup in letters, and no parser here knows those of several bytes."""
-_LOOKED_BACK = 20
+"""Encodings that a file may declare. UTF-7 hides markup in letters, and the parser knows no other multi-byte ones."""
+_LOOKED_BACK = 20  # Pieces of text before a superscript
 _CITATIONS = ("bibr", "fn", "table-fn")
 """Kinds of references to a bibliography or a note."""
 ELEMENTS = read_words("medlive.evidence", "elements.txt")
-"""Names of elements, by what is made of them."""
+"""Use (skipped, breaks, formula, …) → names of elements."""
 
 
 NO_ELEMENT = Element("")
-"""Stands where there is none: it has no text, no attributes and no children."""
+"""Returned where there is none: it has no text, no attributes and no children."""
 
 
 class UnsafeXml(ValueError):
@@ -125,6 +125,7 @@ def flat(element: Element | None) -> str:
 
 
 def _walk(element: Element, parts: list[str], depth: int) -> None:
+    """Append the pieces of an element's text; far below, its markup is ignored."""
     if depth > XML_TEXT_DEPTH:
         parts.extend(element.itertext())
         return
@@ -155,6 +156,7 @@ def _is_read(element: Element) -> bool:
 
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
+    """Append "^" if `power` is a superscript number after a digit."""
     # Bounded, since a document may hold a hundred thousand powers after nothing but space.
     before = "".join(parts[-_LOOKED_BACK:]).rstrip()
     raised = [power.text or ""]
