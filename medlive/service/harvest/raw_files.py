@@ -1,4 +1,4 @@
-"""The files of raw pages: remove erased pages, remove what is too old or stray.
+"""The WARC files of raw pages: close them (`seal_archives`), remove erased pages (`sweep`), delete old or stray files.
 
 A file is never changed in place: the remaining pages are copied into a file of the next name, the rows change in
 one transaction, then the old file is deleted. A kill in between leaves a file that no row names; the next sweep
@@ -72,6 +72,7 @@ async def sweep(
 def _copy_named(
     old: Path, new: Path, named: set[Place], size: int
 ) -> tuple[dict[Place, Place], int]:
+    """Copy the pages at the `named` places; old → new place, and the new file's size. Raises ArchiveDamaged."""
     new.unlink(missing_ok=True)  # of a sweep that was killed before its rows changed
     unnamed = [place for place, _ in pages(old, size) if place not in named]
     moved = erase(old, new, unnamed)

@@ -1,4 +1,4 @@
-"""Take a thread down: erase its rows, its raw pages and every page that shows it, and block its return."""
+"""Take a thread down (`take_down`): erase its rows and every raw page that shows it, and block its return."""
 
 import asyncio
 import html
