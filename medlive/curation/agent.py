@@ -41,6 +41,7 @@ Item = TypeVar("Item", bound=Identified)
 _ASKERS: WeakKeyDictionary[Engine, Asker] = WeakKeyDictionary()
 """Engine → its asker, one for all threads, which counts replies by another model than the configured one."""
 MAX_ROUNDS = 50  # Most stored unusable replies to skip before giving up
+# How a call failed → why its thread failed
 _REASONS = {
     CallOutcome.INVALID: Reason.INVALID_REPLY,
     CallOutcome.REFUSED: Reason.REFUSED,

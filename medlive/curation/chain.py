@@ -180,6 +180,7 @@ class _Chain:
     consult: str = ""
 
     def _agent(self, role: str) -> Agent:
+        """An agent for a role, which records its calls here."""
         return Agent(self.respondents[role], self.calls, self.language)
 
     async def finish(self, work: Awaitable[Curation]) -> Curation:
@@ -225,6 +226,7 @@ class _Chain:
         return rejection or await self.write()
 
     def _set(self, **known: Any) -> None:
+        """Add results to the state."""
         self.state = replace(self.state, **known)
 
     def _reject(self, reason: Reason, detail: str) -> Curation | None:

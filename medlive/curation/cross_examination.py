@@ -38,12 +38,14 @@ async def cross_examine(
     texts = (document[:MAX_TEXT], other[:MAX_TEXT])
 
     async def question(text: str) -> QuestionsReply:
+        """Have questions made of a text."""
         inputs = {"count": count, "text": text}
         return await agent.ask(
             QuestionsReply, inputs, lambda reply: check_questions(reply, count)
         )
 
     async def answer(text: str) -> AnswersReply:
+        """Have all questions answered by a text."""
         inputs = {"text": text, "questions": asked}
         return await agent.ask(
             AnswersReply, inputs, lambda reply: check_answers(reply, asked)

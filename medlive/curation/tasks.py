@@ -110,6 +110,7 @@ class RevisedItem(EachItem):
 
     @model_validator(mode="after")
     def _whole(self) -> "RevisedItem":
+        """Refuse an element that is kept without quote or statement."""
         if self.keep and not (self.quote.strip() and self.statement):
             raise ValueError(
                 f"{self.id}: an element that is kept needs a quote and a statement"
@@ -168,6 +169,7 @@ Citations = AtMost10[CitationItem]
 
 Lack = Loose[LackKind]
 
+# DISPUTED is for code, after the second check.
 FirstVerdict = Literal[
     Alignment.SUPPORTED,
     Alignment.NEUTRAL,

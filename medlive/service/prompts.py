@@ -11,6 +11,7 @@ from medlive.errors import UsageError
 from medlive.llm.prompts import load_prompt, render
 
 _TASK = re.compile(r"[a-z_.]{1,80}")
+# The packages that have prompts
 _PACKAGES = (
     "medlive.curation",
     "medlive.rubric",

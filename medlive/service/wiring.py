@@ -57,6 +57,7 @@ from .week_budget import WeekSpent, read_spending, week_limits
 if TYPE_CHECKING:
     from medlive.evidence.online.retriever import OnlineRetriever
 
+# The roles of a curation; proofs have two more (`proof_roles`)
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
     "controller": ("screener",),

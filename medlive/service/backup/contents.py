@@ -186,6 +186,7 @@ KEY = "backup.key"  # In the home, unless the settings name another file
 _COMMENT = "signature of a medlive backup"
 # Begins the signed comment; the folder's name and time follow as JSON
 _PREFIX = "medlive backup "
+# The last resort, in hints
 _UNVERIFIED = "if you know where it comes from: --unverified"
 _log = logging.getLogger(__name__)
 

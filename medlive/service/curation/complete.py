@@ -182,6 +182,7 @@ def _hold(
     return Hold(reason, detail, tuple(filter(None, concerns)))
 
 
+# Why a case waits for a person
 _EDITED = "curated anew since a person edited it"
 _REINSTATED = "reinstated, and not approved since"
 

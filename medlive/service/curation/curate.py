@@ -299,6 +299,7 @@ def curation_works(
     """
 
     async def prove(case_id: str, revision: int) -> str | None:
+        """Prove a rubric again; an obstacle is noted in `done`."""
         try:
             return await prove_again(pipeline, case_id, revision)
         except Exception as exc:
@@ -307,6 +308,7 @@ def curation_works(
             raise
 
     async def work(revision: int) -> str | None:
+        """Curate a revision, unless a budget is spent or an endpoint's circuit is open."""
         try:
             if pipeline.budget.stopped is not None:
                 raise BudgetSpent(pipeline.budget.stopped, hint=_RAISE_BUDGET)
@@ -471,6 +473,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
 
     async def scan(case_id: str) -> None:
+        """Scan the latest revision of a case, and save it without the identifiers that were found."""
         async with slots:
             case = await pipeline.database.ask(cases.latest_case, case_id)
             if case is None or pipeline.budget.stopped is not None:

@@ -78,6 +78,7 @@ class CriterionEdit(BaseModel):
 
     @model_validator(mode="after")
     def _check_origin(self) -> Self:
+        """A criterion of advice has an advice element, any other a source, and none has both."""
         of_advice = self.origin is Origin.ADVICE
         if of_advice != bool(self.advice_id) or of_advice == bool(self.source):
             raise ValueError(

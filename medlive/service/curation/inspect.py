@@ -183,10 +183,12 @@ def _excerpt_as_json(excerpt: Record) -> dict[str, Any]:
 
 
 def _criterion(criterion: Criterion) -> dict[str, Any]:
+    """A criterion with its tier."""
     return asdict(criterion) | {"tier": criterion.tier}
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
+    """A curation in short, as a line of "decisions"."""
     return {
         "number": row.id,
         "at": row.started_at.isoformat(),

@@ -28,7 +28,7 @@ _DRUGS = ("ICD-11:XM", "ICD-10:Z79")
 _PROCEDURES = "ICHI"  # The code book of procedures
 _FUNCTIONS = "ICF"
 """Functions and parts of the body, which are no subject of an article by themselves."""
-_PHRASES_SHOWN = 5
+_PHRASES_SHOWN = 5  # Search phrases that a gap lists
 
 Subject = tuple[str, str]
 """What a search phrase is about: disease, drug or procedure (other: a phrase without a known term); its name."""

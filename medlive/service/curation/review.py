@@ -97,7 +97,7 @@ async def decide_case(
 
 
 async def _check_no_veto(session: Session, case_id: str) -> None:
-    """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto, which blocks an approval."""
+    """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto, which people overrule."""
     thread = await thread_of_case(session, case_id)
     revision = await latest_revision(session, *thread)
     for decided in await list_curations(session, revision):
@@ -112,6 +112,7 @@ async def _check_no_veto(session: Session, case_id: str) -> None:
 
 
 def _check_held(case_id: str, status: CaseStatus) -> None:
+    """Raise CheckFailed unless the case is held."""
     if status is not CaseStatus.HELD:
         raise CheckFailed(
             f"case {case_id} is {status.value}, not held",

@@ -1,4 +1,4 @@
-"""Harvest communities, one run per source and ISO week, resumed after a kill, checked for drift; import files."""
+"""Harvest a source (a run for each ISO week, resumed after a kill, checked for drift), import files, store threads."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -225,6 +225,7 @@ async def import_file(
     )
 
     async def save_batch() -> None:
+        """Save and count the threads of the batch, and empty it."""
         counts.update(
             await database.ask(
                 store_threads,

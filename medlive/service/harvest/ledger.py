@@ -89,7 +89,7 @@ class PostgresLedger:
             await self._batcher(tuple([await self._prepare(event) for event in events]))
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
-        """What is known of threads."""
+        """What this and earlier runs know of listed threads, by id."""
         return await self.database.ask(
             frontier.look_up, self.source, self.run.run_id, thread_ids
         )

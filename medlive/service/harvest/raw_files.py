@@ -20,6 +20,7 @@ from medlive.instance.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
 
+# SOURCE/SOURCE-WEEK-RUN.START, a number and copy, as harvests and sweeps name files
 _ARCHIVE_NAME = re.compile(
     r"[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?(?:\.r\d+)?\.warc\.gz"
 )
@@ -153,5 +154,6 @@ async def _retain(
 
 
 def _remove(folder: Path, paths: Iterable[str]) -> None:
+    """Delete files of a folder; some may be gone."""
     for path in paths:
         (folder / path).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Freeze a week: select its cases in one transaction, then build the folder from the selected rows.
+"""Freeze a week (`freeze`): select its cases in one transaction, then build the folder from the selected rows.
 
 An interrupted freeze resumes with the cases it had selected, so the folder is the one that would have been built
 then.

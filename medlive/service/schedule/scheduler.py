@@ -83,6 +83,7 @@ GRACE_S = 3.0
 Notify = Callable[[str], None]
 Counts = dict[str, Any]
 """What a step did; "problem" is there if it failed."""
+# Does a step for an ISO week
 Work = Callable[[Database, Settings, str], Awaitable[Counts]]
 
 
@@ -275,6 +276,7 @@ def step_work(
     """The work of a weekly step's job; it refuses weeks after the present one, or after `latest` if that is later."""
 
     async def work(step: str, week: str) -> None:
+        """Run a step for a week, unless the week or the step before it is yet to come."""
         async with database.begin() as session:
             present = iso_week(await read_clock(session))
             _, runs = await runs_of_week(session, week)

@@ -38,6 +38,7 @@ PATIENCE = timedelta(hours=6)
 NO_CONTACT = (
     "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 )
+# The steps beside harvests; "queue" filters and queues new threads, and curates them where no worker does
 QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
 AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}

@@ -388,4 +388,5 @@ def _last(step: StepState) -> str:
 
 
 def _minute(moment: datetime) -> str:
+    """A moment to the minute."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -44,6 +44,7 @@ class Diagnosis:
 
 _SUBJECT = "fever treatment"
 """What is searched for."""
+# Lines of the report, and what yields them
 Diagnoses = AsyncIterator[Diagnosis]
 Examination = Callable[[Settings], Diagnoses]
 

@@ -145,6 +145,7 @@ def _delivery(what: str) -> Iterator[None]:
 
 
 async def _post(url: str, content: bytes, kind: str) -> None:
+    """Send content of a type by POST. Raises what httpx2 raises."""
     remember(url)  # httpx2 logs addresses
     headers = {"Content-Type": kind}
     async with httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client:
@@ -153,6 +154,7 @@ async def _post(url: str, content: bytes, kind: str) -> None:
 
 
 def _mail(section: NotifySection, text: str) -> None:
+    """Send a text to the configured addresses by SMTP; blocking."""
     text = printable_lines(text)
     subject, _, _ = text.partition("\n")
     mail = EmailMessage()

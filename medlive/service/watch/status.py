@@ -208,6 +208,7 @@ async def _spent(session: Session, since: datetime, until: datetime) -> Spent | 
 
 
 async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
+    """A week's snapshot in short; None before its freeze begins."""
     info = await find_snapshot(session, week)
     if info is None:
         return None

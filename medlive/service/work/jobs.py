@@ -57,7 +57,7 @@ from .taken import (
 
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
-HEARTBEAT_S = 3.0
+HEARTBEAT_S = 3.0  # Between a worker's signs of life
 NEVER_S = 10 * 365 * 86_400.0  # Ten years
 ABORT_POLL_S = 60.0
 """Aborts are notified; this is for a notification that was lost."""

@@ -1,4 +1,4 @@
-"""Which jobs a worker takes now, and how each ends: done, failed with its reason, or given back.
+"""Which jobs a worker takes now (`Readiness`), and how each ends (`run_job`, `Jobs`): done, failed, or given back.
 
 Whoever may write the table of jobs must not make a worker do what its queue is not for: `check_job` refuses that.
 
@@ -59,6 +59,7 @@ from medlive.sources.registry import known_sites
 
 _log = logging.getLogger(__name__)
 
+# Tasks: curate a thread's revision, prove a case's rubric, run a weekly step
 CURATE = "medlive:curate_revision"
 PROVE = "medlive:prove_case"
 STEP = "medlive:step"
@@ -100,7 +101,7 @@ def check_job(
 FIRST_WAIT_S = 30.0
 MOST_WAIT_S = 300.0
 LEAST_WAIT_S = 0.2
-NEVER = float("inf")
+NEVER = float("inf")  # For a pause that lets no job through
 
 # The errors that are states of the surroundings
 _SURROUNDINGS = (BudgetSpent, ConfigError, MissingExtra, ServiceUnavailable)
