@@ -141,9 +141,8 @@ class Monitor:
     stop: asyncio.Event  # Set when the worker is to end
     number: int | None = None
     """The worker's number; None: it is not reported as yet."""
-    searched_at: float = field(
-        default_factory=time.monotonic
-    )  # For a missing index or key
+    # When a missing index or key was last looked for
+    searched_at: float = field(default_factory=time.monotonic)
     is_forbidden: bool = False
     """Whether the log says already that a right to report the worker is missing."""
 
