@@ -238,9 +238,9 @@ async def queue_again(
 ) -> int:
     """Queue revisions that failed, were overruled, or passed the filters and were never curated; how many.
 
-    Parked revisions too that were not searched in this library yet and, if `include_decided`, those that other
-    pipelines have decided; without those that failed `max_attempts` times in this pipeline (None: no limit). The freeze
-    of the ISO week `week` waits for them; None: the next freeze.
+    It also queues parked revisions that were not searched in this library yet and, if `include_decided`, those that
+    other pipelines have decided; not those that failed `max_attempts` times in this pipeline (None: no limit). The
+    freeze of the ISO week `week` waits for what is queued; None: the next freeze.
     """
     async with pipeline.database.begin() as session:
         failed = await curations.failed_revisions(

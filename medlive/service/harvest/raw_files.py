@@ -20,7 +20,7 @@ from medlive.instance.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
 
-# SOURCE/SOURCE-WEEK-RUN.START, a number and copy, as harvests and sweeps name files
+# SOURCE/SOURCE-WEEK-RUN.START, then a number and a copy, as harvests and sweeps name files
 _ARCHIVE_NAME = re.compile(
     r"[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?(?:\.r\d+)?\.warc\.gz"
 )

@@ -40,9 +40,8 @@ class Facts:
     moment: datetime  # By the database's clock
     in_use: bool  # Whether anything was ever harvested or imported
     scheduler_active: bool
-    scheduler_heard: (
-        datetime | None
-    )  # When a lasting scheduler was last heard; None: never
+    # When a lasting scheduler was last heard; None: never
+    scheduler_heard: datetime | None
     history: History
     steps: Sequence[StepState]
     workers: Mapping[str, int]  # Queue → processes that serve it
@@ -50,7 +49,7 @@ class Facts:
     waiting_workers: Sequence[WorkerRow]  # Live workers that take no jobs
     lost_threads: int  # Threads that nothing will take up
     decided_at: datetime | None  # When the latest attempt ended; None: never
-    decided: int  # Threads that engines decided within a week
+    decided: int  # Threads that engines decided, or failed, in a week
     failed_jobs: Sequence[Record]
     failed_threads: Sequence[Record]
     sources: Sequence[SourceInfo]
