@@ -1,4 +1,4 @@
-"""An agent asks an engine for a typed reply and records each call; what names things in a reply is checked by id."""
+"""`Agent` asks an engine for a typed reply and records each call; `check_ids` and `check_known` check a reply's ids."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -39,8 +39,9 @@ class Identified(Protocol):
 Item = TypeVar("Item", bound=Identified)
 
 _ASKERS: WeakKeyDictionary[Engine, Asker] = WeakKeyDictionary()
-"""One for each engine, so that replies by another model than the configured one are counted over all threads."""
+"""Engine → its asker, one for all threads, which counts replies by another model than the configured one."""
 MAX_ROUNDS = 50  # Most stored unusable replies to skip before giving up
+# How a call failed → why its thread failed
 _REASONS = {
     CallOutcome.INVALID: Reason.INVALID_REPLY,
     CallOutcome.REFUSED: Reason.REFUSED,
@@ -61,7 +62,7 @@ class AgentFailure(Exception):
 
     @property
     def is_outage(self) -> bool:
-        """Whether nobody could be asked, which asking for less or for something else does not mend."""
+        """Whether no engine could be asked (endpoint down, budget spent), so that other requests would fail too."""
         return self.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT)
 
 
@@ -78,7 +79,7 @@ class Agent:
         self.identity = engine.identity
         self.language = language
         self._engine = engine
-        # By a proxy: an asker that held its engine would keep its own entry for good.
+        # A proxy, since an asker that held its engine would keep its own entry of _ASKERS for good.
         self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(
             engine, Asker(proxy(engine))
         )
@@ -95,8 +96,8 @@ class Agent:
         """Ask the task that `reply_type` answers and return a valid reply.
 
         Args:
-            reply_type: Names the task.
-            inputs: Follow the language.
+            reply_type: The reply's model, which names the task.
+            inputs: The task's inputs; the language is put before them.
             check: Returns a fault of the reply, None if it is valid.
             prompt: The instructions; None for the task's file in the `prompts/` of the type's package.
 
@@ -115,12 +116,12 @@ class Agent:
         wanted: Iterable[str],
         fault_of: Callable[[E], str | None] = lambda _: None,
     ) -> dict[str, E]:
-        """Ask a task whose reply holds one item for each thing that was given, and return these by id.
+        """Ask a task whose reply has one item for each id in `wanted`, and return the items by id.
 
         Args:
-            item: Names the task.
-            inputs: Follow the language.
-            wanted: The ids of what was given.
+            item: The item's model, which names the task.
+            inputs: The task's inputs; the language is put before them.
+            wanted: The ids of what the inputs ask about.
             fault_of: Returns a fault of an item, None if it is valid.
 
         Raises:
@@ -141,7 +142,7 @@ class Agent:
         request: Request,
         read: Callable[[Reply], T],
     ) -> T:
-        """Send a request until `read` accepts a reply, and return what it made of it.
+        """Send a request until `read` accepts a reply, and return the value that `read` makes of it.
 
         An unusable reply goes back to the engine once, with the fault. When the repair is unusable too and both
         replies were stored ones, a new round asks again, so that a resumed run pays for that reply only.

@@ -1,4 +1,7 @@
-"""Run the three agents and the second reader in order; a failure of ours is never a rejection."""
+"""Curate a thread: `curate` runs the three agents and the second reader in order; our own failures never reject it.
+
+`curate_without_element` writes a held case again without one piece of its advice.
+"""
 
 from calendar import monthrange
 from collections.abc import Awaitable, Collection, Mapping
@@ -42,9 +45,10 @@ from .model import Thresholds as Thresholds
 from .second_reading import hear_voice, read_case, reading_holds, settle
 from .tasks import ComplaintReply
 
+# The roles that engines play in the chain
 ROLES = ("screener", "validator", "controller", "reader")
 MOST_GARBLED = 2
-"""Garbled words that are read as meant, where the case is understandable; with more the thread is rejected."""
+"""The most garbled words in an understandable case, none in any other; with more the thread is rejected."""
 _EMPTY_SIDES = {
     Side.QUERY: (Reason.NO_QUERY, "no medical question was found"),
     Side.NARRATIVE: (Reason.NO_NARRATIVE, "the patient states no clinical fact"),
@@ -62,7 +66,7 @@ class CurationSettings:
     # Passages retrieved for each claim
     top_k: int = 6
     evidence_tokens: int = 4000
-    """What the passages of all claims may cost the alignment together."""
+    """The most tokens of the passages that the alignment is shown for all claims together."""
     confirm_veto: bool = True
     # Questions from each text in the cross-examination; 0 skips it
     cross_questions: int = 5
@@ -132,7 +136,7 @@ async def curate_without_element(
     elements[element_id] = replace(elements[element_id], status=ElementStatus.DROPPED)
     engines = dict(curation.engines)
     for role in ("controller", "reader", "validator"):
-        # What an engine decided that may not be published stays that one's.
+        # An engine that may not be published stays named, since the case holds its decisions.
         if engines[role]["engine"] not in UNPUBLISHABLE_ENGINES:
             engines[role] = respondents[role].identity.as_json()
     state = replace(
@@ -154,7 +158,7 @@ async def curate_without_element(
 
 
 def cited_until(curation: Curation, thread: Thread, run_date: date) -> date:
-    """The day after whose evidence nothing is cited: that of the run, or the end of the month of its time."""
+    """The last day of evidence that is cited: the run's or, if the answer depends on time, the thread month's last."""
     posted = thread.posted_at
     if not curation.of_its_time or posted is None:
         return run_date
@@ -172,9 +176,11 @@ class _Chain:
     settings: CurationSettings
     state: Curation
     calls: list[Call] = field(default_factory=list)
+    # Whether a physician would answer now or ask back first, in the validator's words
     consult: str = ""
 
     def _agent(self, role: str) -> Agent:
+        """An agent for a role, which records its calls here."""
         return Agent(self.respondents[role], self.calls, self.language)
 
     async def finish(self, work: Awaitable[Curation]) -> Curation:
@@ -189,6 +195,7 @@ class _Chain:
         return replace(result, calls=tuple(self.calls))
 
     def _end(self, outcome: Outcome, reason: Reason, detail: str) -> Curation:
+        """The curation so far, ended with an outcome and why."""
         return replace(
             self.state,
             outcome=outcome,
@@ -219,6 +226,7 @@ class _Chain:
         return rejection or await self.write()
 
     def _set(self, **known: Any) -> None:
+        """Add results to the state."""
         self.state = replace(self.state, **known)
 
     def _reject(self, reason: Reason, detail: str) -> Curation | None:
@@ -239,7 +247,7 @@ class _Chain:
     async def _check_elements(
         self, control: ElementControl, *, judged: bool
     ) -> Curation | None:
-        """Check the elements; an unsupported one rejects the case under the strict rule, else it holds it later."""
+        """Check the elements: an unsupported one rejects the case under the strict rule, else holds it in the end."""
         self._set(stage="controller")
         try:
             await control.run(judged=judged)
@@ -255,6 +263,7 @@ class _Chain:
         )
 
     def _reject_empty_side(self) -> Curation | None:
+        """The rejection of a thread without query, narrative or advice."""
         for side, (reason, detail) in _EMPTY_SIDES.items():
             if not self.state.side(side):
                 return self._reject(reason, detail)
@@ -287,7 +296,7 @@ class _Chain:
         return self._reject_question_or_history()
 
     def _reject_question_or_history(self, *, at_last: bool = False) -> Curation | None:
-        """The rejection for S_cc or S_inf, as far as they are known; where all of V is computed, `at_last` alone."""
+        """The rejection for S_cc or S_inf, if known. An exhaustive run computes all of V first, and asks `at_last`."""
         if self.settings.exhaustive and not at_last:
             return None
         if self.state.s_cc == 0:
@@ -296,7 +305,7 @@ class _Chain:
             detail = f"S_cc = 0: {category}: {query.statement[:200]}"
             if rejection := self._reject(Reason.QUERY_NOT_CLINICAL, detail):
                 return rejection
-        # Where the list and the judgement differ, the second reading decides.
+        # Where the checklist (S_inf) and the judgement (`answers_now`) differ, the second reading decides.
         if self.state.s_inf is None or self._listed_enough or self.state.answers_now:
             return None
         return self._reject(Reason.INSUFFICIENT_NARRATIVE, self._insufficient())
@@ -320,6 +329,7 @@ class _Chain:
     async def _judge_alignment(
         self, retriever: Retriever, run_date: date
     ) -> Curation | None:
+        """State the advice as claims, judge them by evidence, and compute S_align."""
         self._set(stage="validator")
         agent = self._agent("validator")
         stated, flags = await validator.state_claims(self._case, agent)
@@ -355,7 +365,7 @@ class _Chain:
         is_open = against or self._reasons_of(Alignment.DISPUTED)
         if not (is_open or s_align > self.settings.thresholds.alignment):
             return self._reject_not_aligned()
-        # Where a supported advice remains to carry the case, what no clinician would sign leaves A.
+        # Where supported advice remains, advice that is not standard, or is refuted, leaves A.
         if self._reasons_of(Alignment.SUPPORTED):
             unsound = self._reasons_of(Alignment.NOT_STANDARD)
             self._leave_out(dict.fromkeys(unsound, "not_standard"))
@@ -368,7 +378,7 @@ class _Chain:
         return {claim.element_id: claim.reason for claim in claims}
 
     def _reject_not_aligned(self) -> Curation | None:
-        """Reject the case for S_align, or park it where it is so for want of evidence."""
+        """Reject the case for its low S_align, or park it where only evidence is lacking."""
         claims = self.state.claims
         detail = describe_alignment(self.state)
         if not validator.lacks_evidence(claims):
@@ -380,7 +390,7 @@ class _Chain:
         return self._end(Outcome.PARKED, Reason.NO_EVIDENCE, detail)
 
     def _leave_out(self, reasons: Mapping[str, LeftOut]) -> None:
-        """Take advice out of A."""
+        """Drop advice elements (id → why) from A."""
         elements = []
         for element in self.state.elements:
             if reason := reasons.get(element.id):
@@ -390,7 +400,7 @@ class _Chain:
         self._set(elements=tuple(elements))
 
     async def write(self) -> Curation:
-        """Write N and A, read them a second time, and cross-examine what is left."""
+        """Write N and A, have the case read again and judged for harm, cross-examine it, and collect its holds."""
         self._set(stage="controller")
         case = self._case
         writer, reader, voice = map(self._agent, ("controller", "reader", "validator"))
@@ -439,7 +449,7 @@ class _Chain:
         return with_holds(kept, tuple(holds))
 
     def _reject_as_read(self, reading: SecondReading) -> Curation | None:
-        """The rejection by what the reader quotes from the thread, or by its word where list and judgement differ."""
+        """The reader's rejection: garbled words, things not in text, or the history where list and judgement differ."""
         read_as_meant = MOST_GARBLED if reading.understandable else 0
         if len(reading.damaged) > read_as_meant:
             words = ", ".join(reading.damaged)
@@ -465,7 +475,7 @@ class _Chain:
         return hold_on(Reason.DISPUTED, details)
 
     def _failed(self, *statuses: ElementStatus) -> dict[str, str]:
-        """Element of these statuses → what its last check found."""
+        """Id of each element of these statuses → what its last failed check says."""
         last = {c.subject: c.detail for c in self.state.checks if not c.passed}
         failed = {}
         for element in self.state.elements:

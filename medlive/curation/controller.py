@@ -34,7 +34,7 @@ from .model import (
 from .tasks import RevisedItem, SupportItem, TextReply, WriteReply
 
 _SHOWN = ("message_id", "quote", "statement")
-"""What an engine sees of an element, and may change."""
+"""The fields of an element that an engine sees, and may change."""
 # How often an element or text is revised before a finding is final
 MAX_REVISIONS = 2
 
@@ -47,9 +47,10 @@ class ElementControl:
     current: dict[str, Element]  # By their ids
     screener: Agent  # Revises the elements that fail the exact checks or `judge`
     judge: Agent
+    # Element → how often it was revised
     revisions: Counter[str] = field(default_factory=Counter)
     checked: set[str] = field(default_factory=set)
-    """What has been checked exactly since it changed."""
+    """The elements that the exact checks have seen since their last change."""
     checks: list[ControllerCheck] = field(default_factory=list)
     """Every check of every round, in order."""
 
@@ -146,6 +147,7 @@ class ElementControl:
         return changed
 
     def _mark(self, identity: str, status: ElementStatus) -> None:
+        """Give an element a status."""
         self.current[identity] = replace(self.current[identity], status=status)
 
     def _note(
@@ -155,6 +157,7 @@ class ElementControl:
         passed: bool,
         detail: str,
     ) -> None:
+        """Record a check of the element `subject`."""
         number = self.revisions[subject]
         noted = ControllerCheck(check, subject, passed, detail[:2000], number)
         self.checks.append(noted)
@@ -183,6 +186,7 @@ async def write(
         details: Mapping[Side, str],
         round_: int,
     ) -> list[str]:
+        """Record a check of both texts (side → what is wrong, "" for nothing); the faults."""
         faults = []
         for side, detail in details.items():
             detail = detail[:2000]
@@ -201,7 +205,7 @@ async def write(
             missing = ", ".join(numbers_missing(text, *sources))[:200]
             unstated[side] = f"no statement holds {missing}" if missing else ""
         faults = note(Check.NUMBERS_AGREE, unstated, round_)
-        # Certain errors go back before anything is paid.
+        # Errors that code finds go back before an engine is paid to read.
         if not faults:
             read = await _read_texts(query, by_side, written, judge)
             faults = note(Check.SUPPORTED, read, round_)

@@ -29,7 +29,7 @@ _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 async def cross_examine(
     thread: Thread, case: CaseText, agent: Agent, *, count: int
 ) -> CrossExamination | None:
-    """Ask the thread as an engine sees it, and N with A, `count` questions (at least 1) of each.
+    """Have `count` questions (at least 1) made of the thread and of N + A, answered by each of the two, and scored.
 
     None when a reply was unusable. Raises AgentFailure when the engine is unavailable or the budget is spent.
     """
@@ -38,12 +38,14 @@ async def cross_examine(
     texts = (document[:MAX_TEXT], other[:MAX_TEXT])
 
     async def question(text: str) -> QuestionsReply:
+        """Have questions made of a text."""
         inputs = {"count": count, "text": text}
         return await agent.ask(
             QuestionsReply, inputs, lambda reply: check_questions(reply, count)
         )
 
     async def answer(text: str) -> AnswersReply:
+        """Have all questions answered by a text."""
         inputs = {"text": text, "questions": asked}
         return await agent.ask(
             AnswersReply, inputs, lambda reply: check_answers(reply, asked)
@@ -149,4 +151,5 @@ def count_words(text: str) -> int:
 
 
 def _share(answers: Sequence[Answer], wanted: Answer) -> float:
+    """How many of the answers are `wanted`, in percent."""
     return 100.0 * sum(a is wanted for a in answers) / len(answers)

@@ -1,4 +1,4 @@
-"""Elements and their thread as an engine sees them.
+"""A thread and its elements as inputs of an engine's tasks, and the check of message ids in its replies.
 
 An engine sees patients and verified physicians only.
 """

@@ -14,19 +14,19 @@ from .model import (
 
 
 def hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
-    """The hold on elements (id, "" for the case as a whole → why); none without them."""
+    """A list of the hold on elements (id, "" for the case as a whole → why); empty without `details`."""
     elements = tuple(filter(None, details))
     return [Hold(reason, join_details(details), elements)] if details else []
 
 
 def join_details(details: Mapping[str, str]) -> str:
-    """Elements (id, "" for the case as a whole → why) in one line."""
+    """The details of `hold_on` in one line."""
     lines = [f"{name}: {why}" if name else why for name, why in details.items()]
     return "; ".join(lines)
 
 
 def with_holds(curation: Curation, holds: tuple[Hold, ...]) -> Curation:
-    """Add reasons to hold a curation; unchanged if it has none."""
+    """Add holds to a curation, which is held then; unchanged if it has none."""
     holds = curation.holds + holds
     if not holds:
         return curation

@@ -22,7 +22,7 @@ class Side(StrEnum):
 
 
 Kind = Literal["subjective", "objective", "assessment", "plan", "question"]
-"""The SOAP section of an element."""
+"""The SOAP section of an element; "question" for the query."""
 LeftOut = Literal["not_standard", "refuted", "advertising"]
 """Why an advice is in the thread and not in A (docs/method.md §1): it is in no passage, and not standard or not safe;
 contradicted, and a person overruled the veto of the case; or it offers a service or a product."""
@@ -88,7 +88,7 @@ class Reason(StrEnum):
     ADVICE_WRONG = "advice_wrong"  # The second reading finds an advice false
     # The second reading finds an advice harmful for this patient
     ADVICE_HARMFUL = "advice_harmful"
-    # An advice rests on a picture or a report that the text does not hold
+    # An advice depends on a picture or a report that the text does not hold
     NOT_TEXT_ONLY = "not_text_only"
     DAMAGED_TEXT = "damaged_text"  # A machine swapped or garbled words
     DANGER_UNANSWERED = "danger_unanswered"  # The second reading finds an alarming sign that no advice answers
@@ -110,7 +110,7 @@ class Reason(StrEnum):
 
 
 class ElyCategory(StrEnum):
-    """Ely's taxonomy of clinical questions, top level (BMJ 2000;321:429), and what is none of it."""
+    """Ely's taxonomy of clinical questions, top level (BMJ 2000;321:429), and what is no clinical question."""
 
     DIAGNOSIS = "diagnosis"
     TREATMENT = "treatment"
@@ -250,12 +250,12 @@ class FaultyAdvice:
     element_id: str
     kind: AdviceFault
     reason: str
-    standard: str = ""  # What it offends, by name
-    sure: bool = True
+    standard: str = ""  # The medical standard that it offends, by name
+    sure: bool = True  # Whether the reader is sure
 
 
 class Soundness(StrEnum):
-    """What the third voice says of an advice, or of what is unsaid."""
+    """The third voice's verdict on an advice, or on what the advice does not say."""
 
     SOUND = "sound"
     WRONG = "wrong"
@@ -264,14 +264,14 @@ class Soundness(StrEnum):
 
 @dataclass(frozen=True)
 class Voice:
-    """The third voice on one objection, which it does not know of."""
+    """The third voice's judgement of what one objection is about, unaware of the objection."""
 
     reason: Reason  # That of the objection
     element_id: str  # "" for the case as a whole
     verdict: Soundness
     sure: bool
-    standard: str
-    case_for: str
+    standard: str  # The medical standard that is offended, by name
+    case_for: str  # What speaks for the advice or its silence
     case_against: str
 
 
@@ -380,6 +380,7 @@ class Curation:
     thresholds: Thresholds = field(default_factory=Thresholds)
     elements: tuple[Element, ...] = ()
     query_category: ElyCategory | None = None
+    # The scores of V; None if not reached
     s_cc: int | None = None
     # Whether the right answer depends on when it was asked; None if not reached
     of_its_time: bool | None = None
@@ -389,7 +390,7 @@ class Curation:
     answers_now: bool | None = None
     requirements: tuple[Requirement, ...] = ()
     claims: tuple[ClaimVerdict, ...] = ()
-    index: IndexIdentity | None = None
+    index: IndexIdentity | None = None  # The library that was searched
     checks: tuple[ControllerCheck, ...] = ()
     text: CaseText | None = None
     # None if not reached, disabled, or without a usable reply

@@ -1,7 +1,7 @@
 """The Screener: extracts (L_N, Q, L_A) from a thread, each element with its message and quote.
 
-Source: LiveMedBench §3.2.1. A thread passes iff all three are non-empty. A reply that cites a message of the wrong
-side is invalid.
+Source: LiveMedBench §3.2.1. A thread passes iff all three are non-empty. A reply is invalid if its advice
+cites another message than a verified physician's, or the rest another than a patient's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,6 +44,7 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
 def _sides(
     reply: ExtractReply,
 ) -> Mapping[Side, Sequence[NarrativeItem | QueryItem | AdviceItem]]:
+    """Side → the items of a reply."""
     return {
         Side.NARRATIVE: reply.narrative,
         Side.QUERY: (reply.query,) if reply.query else (),

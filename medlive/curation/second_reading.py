@@ -1,9 +1,10 @@
-"""The second reading of thread and case as a whole, the third voice on what it objects to, and names in a release.
+"""The second reading (`read_case`), the third voice (`hear_voice`, `settle`), and names in a release (`redact_texts`).
 
-Source: docs/method.md §1, second reading. The reader never releases a case: where it disagrees with the chain, the case
-is held for a person, with the reason and the elements concerned. What it objects to in the advice a third voice judges,
-which does not know that anybody objected. Both sure: the case is rejected. The reader unsure and the voice clear: it
-goes on. Anything else is for a person.
+Source: docs/method.md §1, second reading. The reader judges thread and case as a whole, and never releases a case:
+where it disagrees with the chain, the case is held for a person, with the reason and the elements concerned. A third
+voice, unaware of any objection, judges the advice that the reader objects to. Where both are sure that it is wrong, the
+case is rejected; where the reader is unsure and the voice sure that it is sound, the case goes on; else a person
+decides.
 """
 
 import re
@@ -38,6 +39,7 @@ from .tasks import (
     SoundnessItem,
 )
 
+# Faults that a third voice judges, the gravest first
 _ADVICE = {
     AdviceFault.HARMFUL: Reason.ADVICE_HARMFUL,
     AdviceFault.FALSE: Reason.ADVICE_WRONG,
@@ -54,7 +56,7 @@ async def read_case(
 ) -> SecondReading:
     """Have the second reader judge a thread and its case.
 
-    A case in which something leading has no answer counts as unanswered, whatever the reader says of the whole.
+    A case counts as unanswered where no advice takes up a leading complaint, whatever the reader says of the whole.
     Raises AgentFailure.
 
     Args:
@@ -110,7 +112,7 @@ async def read_case(
 
 
 def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
-    """The reasons to hold a case that a second reading gives and no third voice takes up."""
+    """The holds that a second reading gives for history, question or wording, which no third voice judges."""
     confirmed = {
         Reason.HISTORY_DOUBTED: reading.enough,
         Reason.QUESTION_DOUBTED: reading.asked and reading.clinical,
@@ -122,7 +124,7 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
 
 @dataclass(frozen=True)
 class Objection:
-    """What the second reading objects to."""
+    """One thing that the second reading objects to."""
 
     reason: Reason
     element_id: str
@@ -132,7 +134,7 @@ class Objection:
 
     @property
     def id(self) -> str:
-        """Under which a voice judges it."""
+        """The id of the item by which a voice judges it."""
         return self.element_id or self.reason.value
 
 
@@ -162,14 +164,14 @@ async def hear_voice(
 ) -> SecondReading:
     """Have a third voice judge what a second reading objects to; unchanged where it objects to nothing.
 
-    An element that literature supports is among the items, where there is one: a voice that calls that wrong too does
-    not count. Nor does one that fails, or is sure of a wrong without a standard.
+    Among the items is, as a control, an advice that literature supports, where there is one: a voice that calls it
+    wrong does not count, nor does one that fails or does not name the standard that a wrong advice offends.
 
     Args:
         reading: The second reading.
         brief: The case.
         claims: The verdicts on its advice.
-        passages: Those that the verdicts cite: id, title, text.
+        passages: The passages that the verdicts cite: id, title, text.
         agent: Another model than the reader's where one is configured.
 
     Raises:
@@ -211,7 +213,7 @@ def _items(
     advice: Sequence[Element],
     claims: Sequence[ClaimVerdict],
 ) -> list[dict[str, str]]:
-    """What is judged, in the case's order, with the first supported advice that nobody objects to."""
+    """The items that a voice judges, in the case's order; the control is the first supported advice not objected to."""
     named = {objection.element_id for objection in objected}
     for claim in claims:
         if claim.verdict is Alignment.SUPPORTED and claim.element_id not in named:
@@ -233,7 +235,7 @@ def settle(reading: SecondReading) -> tuple[list[Reason], str, list[Hold]]:
     """Decide each objection by reader and voice: it rejects the case, is cleared, or holds the case for a person.
 
     Returns:
-        The reasons to reject the case, the gravest first; both sides' words on these; and the holds.
+        The reasons to reject the case, the gravest first; what reader and voice say on these; and the holds.
     """
     voices = {(voice.reason, voice.element_id): voice for voice in reading.voices}
     rejected, lines = list[Reason](), list[str]()
@@ -277,7 +279,7 @@ async def redact_texts(
 ) -> Redacted:
     """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure.
 
-    The reader is not shown the `repeated` texts, whose words are those of the others.
+    The reader is not shown the `repeated` texts, which repeat words of the others.
     """
     own = {**texts, **repeated}
     clean = {identity: redact(text, agent.language) for identity, text in own.items()}
@@ -313,4 +315,5 @@ async def redact_texts(
 
 
 def _places(items: Sequence[IdentifierItem]) -> list[str]:
+    """Where identifiers are, as "<text id>: <kind>"."""
     return [f"{item.text_id}: {item.kind}" for item in items]

@@ -1,7 +1,7 @@
 """The agents' tasks: what each is given and the shape its reply must have.
 
-Inputs are plain JSON, the language first; replies are strict, closed pydantic models with bounded lists. A reply
-about things that were given holds one item for each of them.
+Inputs are plain JSON, the language first; replies are strict, closed pydantic models with bounded lists. An
+`EachItem` is one item of a reply that has one for each thing in the inputs.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -29,6 +29,7 @@ from .model import (
 )
 from .model import Lack as LackKind
 
+# Bounded texts of replies
 Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
 ]
@@ -84,7 +85,7 @@ class ExtractReply(ReplyModel):
 
 
 class ComplaintReply(ReplyModel):
-    """S_cc. Inputs: query."""
+    """Whether the query is a meaningful clinical question (S_cc). Inputs: query."""
 
     task: ClassVar = "validator.query"
     category: Loose[ElyCategory]
@@ -109,6 +110,7 @@ class RevisedItem(EachItem):
 
     @model_validator(mode="after")
     def _whole(self) -> "RevisedItem":
+        """Refuse an element that is kept without quote or statement."""
         if self.keep and not (self.quote.strip() and self.statement):
             raise ValueError(
                 f"{self.id}: an element that is kept needs a quote and a statement"
@@ -167,6 +169,7 @@ Citations = AtMost10[CitationItem]
 
 Lack = Loose[LackKind]
 
+# DISPUTED is for code, after the second check.
 FirstVerdict = Literal[
     Alignment.SUPPORTED,
     Alignment.NEUTRAL,
@@ -176,7 +179,7 @@ FirstVerdict = Literal[
 
 
 class AlignmentItem(EachItem):
-    """How one claim stands to the passages that were retrieved for all of them.
+    """The verdict on one claim by the passages that were retrieved for all claims.
 
     Inputs: query, narrative [{id, statement}], claims [{id, statement}], passages [{id, title, text}].
     """
@@ -208,7 +211,7 @@ class VetoItem(EachItem):
 
 
 class SoundnessItem(EachItem):
-    """Whether an advice, or its silence on something, may stand: the third voice, which knows of no objection.
+    """The third voice, unaware of objections: whether an advice, or its silence on something, is sound.
 
     Inputs: month where it matters, query, narrative [{id, statement}], passages [{id, title, text}], items [{id,
     kind advice|unsaid, text}].
@@ -308,7 +311,7 @@ class BroughtItem(ReplyModel):
 
 
 class UnseenItem(ReplyModel):
-    """An advice element that rests on a picture or report whose content nobody tells."""
+    """An advice element that depends on a picture or report whose content no message states."""
 
     id: str
     quote: Quote  # Of a message
@@ -322,7 +325,7 @@ class CaseReply(ReplyModel):
     """
 
     task: ClassVar = "reader.case"
-    # Thought through before the answers; a reply may lack it.
+    # What the patient brings, thought through before the answers; a reply may lack it.
     brought: AtMost20[BroughtItem] = ()
     asked: bool
     clinical: bool

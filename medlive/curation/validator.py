@@ -1,8 +1,9 @@
-"""The Validator: V = (S_cc, S_inf, S_align), computed in code from what the engine judged item by item.
+"""The Validator: S_inf (`judge_sufficiency`, `sufficiency`) and S_align (`state_claims`, `judge_alignment`).
 
-Source: LiveMedBench §3.2.2; docs/method.md §1. Short English phrases find the passages; the complete claim is
-judged. A verdict must quote its passages, and a quote that is not in its passage makes the reply invalid. A
-contradiction rejects a case, so a second, differently worded check must confirm it; else people settle it.
+Source: LiveMedBench §3.2.2; docs/method.md §1. The engine judges item by item, and code computes V = (S_cc, S_inf,
+S_align); `chain` has S_cc. Short English phrases find the passages; the complete claim is judged. A verdict must quote
+its passages, and a quote that is not in its passage makes the reply invalid. A contradiction rejects a case, so a
+second, differently worded check must confirm it; else people settle it.
 """
 
 import re
@@ -35,10 +36,11 @@ from .tasks import (
 )
 
 QUERY_ID = "q"  # The id in a checklist item that the query itself states
-SECOND_LOOK = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
+SECOND_LOOK = 3  # How many of a claim's own best passages the second check sees beside the cited ones
+# The verdicts that need a citation
 _DECIDED = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
 _BARRING = frozenset((Lack.DRUG, Lack.SITUATION))
-"""A passage that lacks one of them supports nothing."""
+"""A claim for which the passages lack one of them is neutral, not supported."""
 LEAST_QUOTE = 4  # Fewest words (Chinese: characters) in a quote of evidence
 _WORDS = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9-]*\d[A-Za-z0-9-]*(?!\.?\d)")
@@ -50,8 +52,8 @@ class Library:
     """Where claims are searched, and how much of it a judge is given."""
 
     retriever: Retriever
-    passages: int  # Of each claim
-    tokens: int  # What the passages of all claims may cost together
+    passages: int  # Most passages of each claim
+    tokens: int  # Most tokens of the passages of all claims together
     not_after: date | None  # Nothing published later is cited
 
 
@@ -104,8 +106,8 @@ async def state_claims(
     Raises AgentFailure.
 
     Returns:
-        The claims, of which one that is not English is searched for by its own words too; and by their ids what is
-        still wrong with the numbers of some.
+        The claims, each searched by its own words too if it is not English; and claim id → what is still wrong with
+        its numbers, where anything is.
     """
     advice = by_id(brief.advice)
     stated_of = [brief.query, *brief.narrative, *brief.advice]
@@ -209,13 +211,13 @@ def mean_alignment(verdicts: Sequence[ClaimVerdict]) -> float:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """The hits of claims, and what is shown of them."""
+    """The hits of claims and what is shown of them; checks and resolves the citations in replies."""
 
     hits: Mapping[str, Sequence[Hit]]  # By the claim's id, best first
     passages: Mapping[str, ShownPassage]  # Short id → section
 
     def against(self, verdicts: Sequence[AlignmentItem]) -> Self:
-        """The passages that verdicts cite, and the best of their claims that are shown."""
+        """The same, with no passages but those that the verdicts cite and the best shown ones of their claims."""
         name_of: dict[str, str] = {}
         for name, passage in self.passages.items():
             for hit in passage.hits:
@@ -231,7 +233,7 @@ class _Evidence:
         return replace(self, passages=passages)
 
     def cited(self, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
-        """What a reply cites, by the pieces in which its words stand."""
+        """A reply's citations, by the indexed pieces of passages that hold the quoted words."""
         words: dict[str, list[str]] = {}
         for item in evidence:
             for quote in item.quotes:
@@ -267,7 +269,7 @@ class _Evidence:
     def verdict(
         self, claim: ClaimItem, first: AlignmentItem, again: VetoItem | None
     ) -> ClaimVerdict:
-        """The verdict on a claim by what the engine said of it at first, and where it contradicted it again."""
+        """The verdict on a claim by the first judgement and, of a contradicted claim, the second check (`again`)."""
         verdict: Alignment = first.verdict
         if verdict is Alignment.SUPPORTED and not _BARRING.isdisjoint(first.lacks):
             verdict = Alignment.NEUTRAL
@@ -313,6 +315,7 @@ class _Evidence:
 
 
 def _passages_of(citations: Iterable[Citation | CitationItem]) -> set[str]:
+    """The ids of the cited passages."""
     return {citation.passage_id for citation in citations}
 
 
@@ -328,10 +331,9 @@ def cited_passages(claims: Iterable[ClaimVerdict]) -> tuple[Passage, ...]:
 
 
 def lacks_evidence(claims: Sequence[ClaimVerdict]) -> bool:
-    """Whether a case that is not aligned is so for want of evidence (docs/method.md §1, S_align).
+    """Whether a case is not aligned only for want of evidence (docs/method.md §1, S_align).
 
-    No claim is refuted, disputed or not standard, and for at least half of them no
-    passage is on the subject.
+    No claim is contradicted, disputed or not standard, and for at least half of them no passage is on the subject.
     """
     off_subject = 0
     for claim in claims:

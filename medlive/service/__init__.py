@@ -1,4 +1,4 @@
-"""Loads, calls a stage, stores: everything that needs the database, the network or the clock.
+"""The layer that loads rows, calls a stage and stores its result: all that needs database, network or clock.
 
-`wiring` is the only place, with `demo`, that names concrete engines, retrievers and sites.
+`wiring` is the only place, with `instance.opening` and `demo`, that knows which engines and retrievers there are.
 """

@@ -1,4 +1,4 @@
-"""The audit log compared with what every frozen snapshot says of it."""
+"""Check the audit log's chain of digests against the heads of the log that frozen snapshots state."""
 
 import asyncio
 from pathlib import Path
@@ -23,11 +23,11 @@ async def verify_audit_log(
     head: str | None = None,
     snapshots: Path | None = None,
 ) -> tuple[LogCheck, int]:
-    """Check the audit log's chain, and its anchors in the database and in manifests on disk.
+    """Check the audit log's chain, and its anchors: the heads that snapshots state, in the database and in manifests.
 
     Args:
-        database: Whose log it is.
-        settings: Of the instance.
+        database: The log's database.
+        settings: The instance's settings.
         head: A digest that the log must hold.
         snapshots: A folder of snapshot folders; None for this instance's own.
 

@@ -1,4 +1,4 @@
-"""The database of a run, and this instance's key."""
+"""Open the configured or the embedded database, go on after its outages (`outlast`), and make this instance's keys."""
 
 import asyncio
 import logging
@@ -29,11 +29,11 @@ from .waiting import Liveness, rest
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 RETRY_S = 3.0
-"""How often a lost database is looked for."""
+"""Seconds between looks for a lost database."""
 MOST_RETRY_S = 60.0
-"""The longest wait of work that is kept from going on again and again."""
+"""The longest wait, in seconds, before work that the database stops again and again is begun again."""
 WATCH_S = 10.0
-"""How often the web looks whether it still has the database; requests find out by themselves."""
+"""Seconds between the web's looks whether the database is there; requests find out by themselves."""
 
 
 def database_url(settings: Settings) -> str:
@@ -78,13 +78,13 @@ async def outlast(
     stop: asyncio.Event,
     health: Liveness | None = None,
 ) -> T:
-    """Do `work` to its end; where the database keeps it from that, begin it again once it can be used.
+    """Return what `work` returns; when the database stops it, wait until that can be used, and begin `work` again.
 
     Args:
         settings: The settings.
-        work: What is done.
+        work: What is done, from its beginning each time.
         stop: Ends the waiting when set.
-        health: Is told what the process waits for.
+        health: Gets what the process waits for.
 
     Raises:
         DatabaseUnavailable: when the database, or its tables, are not there when `stop` is set.
@@ -131,7 +131,7 @@ async def _is_usable(settings: Settings, trouble: Exception) -> bool:
 
 
 async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
-    """Watch the database until `stop` is set, and start the embedded one again when it has gone."""
+    """Look every WATCH_S whether the database is there, until `stop` is set; start an embedded one that has gone."""
 
     async def watch() -> None:
         async with open_database(settings) as database:

@@ -12,7 +12,7 @@ from medlive.deidentify.detect import redact
 
 
 def without_identifiers(rows: Sequence[SimpleNamespace]) -> Sequence[SimpleNamespace]:
-    """The rows with what is shown of them: a thread's title without the names of people and places."""
+    """Remove the names of people and places from the titles in `rows`; the same rows."""
     for row in rows:
         if hasattr(row, "title"):
             row.title = redact(row.title, row.language or None)
@@ -30,13 +30,14 @@ async def stream_csv(
 
 
 def _csv_line(values: Iterable[str]) -> str:
+    """Values as one line of CSV, each quoted."""
     line = io.StringIO()
     csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(values)
     return line.getvalue()
 
 
 _RISKY = re.compile(r"'*[\t\r\n]|['\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
-"""How a cell begins that a spreadsheet may take for a formula, whatever apostrophes stand before it."""
+"""How a cell begins that a spreadsheet may take for a formula, with any apostrophes before it."""
 
 
 def guarded(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Prompts and requests as an engine is sent them, looked up by a task's name or by a digest."""
+"""Look up a prompt by its task's name, or a stored prompt or request by its digest (`show_prompt`)."""
 
 import re
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from medlive.errors import UsageError
 from medlive.llm.prompts import load_prompt, render
 
 _TASK = re.compile(r"[a-z_.]{1,80}")
+# The packages that have prompts
 _PACKAGES = (
     "medlive.curation",
     "medlive.rubric",
@@ -24,9 +25,9 @@ async def show_prompt(
 ) -> dict[str, Any]:
     """A task's present prompt, or by its digest a stored prompt, or a stored request as it was rendered.
 
-    "messages" is what the engine is sent; of a request with the reply, of a prompt with what stands for inputs.
-    `packages` hold prompts beside the service's own. A digest may be cut short. Raises UsageError for an unknown or
-    ambiguous one.
+    Beside "task" and "digest" a prompt has its "text", a request the "messages" as the engine was sent them and the
+    "reply". `packages` hold prompts beside the service's own. A digest may be cut short. Raises UsageError for an
+    unknown or ambiguous one.
     """
     digest = name if name.startswith("sha256:") else f"sha256:{name}"
     for package in (*_PACKAGES, *packages) if _TASK.fullmatch(name) else ():

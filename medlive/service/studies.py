@@ -1,4 +1,7 @@
-"""Studies by people, of cases or of a grader: drawn by a seed, rated blind, evaluated as by `eval meta`."""
+"""Studies in which people rate cases, or check a grader: `start_study` draws, then `rate`, `evaluate`, `close`.
+
+Items are drawn by a seed and rated blind; a grader check has the figures of `eval meta`.
+"""
 
 import asyncio
 import random
@@ -38,6 +41,7 @@ from medlive.statistics.raters import (
     reliability,
 )
 
+# What is rated of a case; a grader check rates verdicts
 ASPECTS_OF = {
     StudyKind.CASE_QUALITY: ("narrative_and_query", "advice"),
     StudyKind.CRITERION_VALIDITY: ("criterion",),
@@ -57,12 +61,12 @@ class Disagreement:
 
     item: StudyItem
     ratings: tuple[Rating, ...]  # In the order of the study's raters
-    settled: Rating | None  # The adjudicator's
+    settled: Rating | None  # The adjudicator's rating; None as yet
 
 
 @dataclass(frozen=True)
 class Results:
-    """What came of a study so far."""
+    """The results of a study so far."""
 
     items: int
     progress: dict[str, int]  # Rater → items rated
@@ -143,7 +147,7 @@ async def start_study(
 
 
 async def _check_study(session: Session, study: Study) -> None:
-    """Raises UsageError unless there are two raters or more, another adjudicator, and all may rate."""
+    """Raises UsageError unless name and seed are valid, and two raters or more and another adjudicator may rate."""
     if not _NAME.fullmatch(study.name) or not 0 <= study.seed <= _MOST_SEED:
         raise UsageError(
             "a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647"
@@ -179,11 +183,11 @@ async def _recorded_sheet(
 
 
 _Cases = Mapping[tuple[str, int], Record]
-"""By id and revision."""
+"""The texts of cases by (case id, revision)."""
 
 
 def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
-    """What is rated of cases."""
+    """The items of a study of cases: the parts of each case that its kind of study rates."""
     for (case_id, revision), case in cases.items():
         prefix = f"{case_id}-"
         criteria = {prefix + number: text for number, text in case.criteria.items()}
@@ -203,7 +207,7 @@ def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
 def _verdict_items(
     verdicts: Sequence[CheckedVerdict], cases: _Cases
 ) -> Iterator[StudyItem]:
-    """What is rated of a run's answers to these cases. Raises UsageError."""
+    """The items of a grader check: the verdicts on a run's answers to these cases. Raises UsageError."""
     revisions = dict(cases.keys())
     for verdict in verdicts:
         case_id = verdict.case_id
@@ -231,7 +235,7 @@ def _question_of(case: Record) -> str:
 def draw(
     candidates: Sequence[Record], sample: int, stratum: Stratum, seed: int
 ) -> list[Record]:
-    """Draw `sample` cases, in equal numbers from each stratum as far as it goes; by case id."""
+    """Draw `sample` cases, in equal numbers from each stratum as far as it goes; sorted by case id."""
     by_stratum: dict[str, list[Record]] = defaultdict(list)
     for candidate in sorted(candidates, key=lambda c: c.case_id):
         name = "" if stratum is Stratum.NONE else getattr(candidate, stratum.value)
@@ -340,7 +344,7 @@ def _compare_raters(
     items: Sequence[StudyItem],
     by_item: Mapping[str, Mapping[str, Rating]],
 ) -> tuple[list[Disagreement], list[StudyItem]]:
-    """Of the items that all raters rated those on which they differ, and those whose verdict all oppose."""
+    """Among the items that all raters rated: those on which they differ, and those whose verdict all reject."""
     disagreements, overturned = list[Disagreement](), list[StudyItem]()
     for item in items:
         by_rater = by_item[item.item]

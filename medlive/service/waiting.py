@@ -1,4 +1,4 @@
-"""A server that misses something waits for it, and says so to probes, instead of being started again and again."""
+"""Let a server wait for what is missing (`wait_until_ready`), and tell probes so, instead of ending again and again."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from medlive.errors import ConfigError, ServiceUnavailable
 
 T = TypeVar("T")
 LOOK_S = 3.0
-"""How often what is missing is looked for."""
+"""Seconds between looks for what is missing."""
 _log = logging.getLogger(__name__)
 
 
@@ -21,7 +21,7 @@ async def wait_until_ready(
     port: int,
     look_s: float = LOOK_S,
 ) -> T | None:
-    """What `prepare` gives as soon as nothing is missing; None when `stop` is set first.
+    """Return what `prepare` gives as soon as nothing is missing; None when `stop` is set first.
 
     Meanwhile /healthz at the server's own address says what kind of thing is waited for, and all else is answered
     with 503. Names of hosts and users are for the log alone, which has each reason once.
@@ -58,7 +58,7 @@ async def wait_until_ready(
 
 
 async def rest(stop: asyncio.Event, seconds: float) -> None:
-    """Wait so long, or until `stop` is set."""
+    """Wait for `seconds`, or until `stop` is set."""
     with suppress(TimeoutError):
         await asyncio.wait_for(stop.wait(), seconds)
 
@@ -103,7 +103,7 @@ async def answer_probes(
     if port is None:
         yield
         return
-    # Which most commands do without
+    # Imported here, since most commands do without
     from starlette.responses import JSONResponse
 
     from medlive.guard.serving import serve_app

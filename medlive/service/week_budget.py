@@ -83,7 +83,7 @@ async def read_spending(
 
 
 def week_limits(week: Mapping[str, Any]) -> Iterator[WeekLimit]:
-    """The limits of `read_spending`, that of all stages first."""
+    """The limits in a result of `read_spending`, the one for all stages first."""
     name = week["week"]
     if week["budget_usd"] is not None:
         yield WeekLimit(name, "", week["known_usd"], week["budget_usd"])

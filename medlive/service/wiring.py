@@ -1,4 +1,4 @@
-"""What the settings make of a curation: its filters, and a pipeline of models, prompts, evidence and thresholds.
+"""Build what a curation needs from the settings: its filters, and a pipeline of models, prompts, evidence, thresholds.
 
 `open_pipeline` is where to begin: for each role it opens the model that `proof_roles` or the settings name (engines are
 built in `instance.opening`), behind a store of replies and the run's budget; the evidence is the local index, with the
@@ -57,12 +57,14 @@ from .week_budget import WeekSpent, read_spending, week_limits
 if TYPE_CHECKING:
     from medlive.evidence.online.retriever import OnlineRetriever
 
+# The roles of a curation; proofs have two more (`proof_roles`)
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
     "controller": ("screener",),
     "reader": ("screener", "controller", "rubric"),
 }
 """Role → the roles whose output it judges."""
+# Package → its prompts, which the digest of every pipeline covers
 PROMPTS = {
     "medlive.curation": (
         "screener.extract",
@@ -94,7 +96,7 @@ PROOF_PROMPTS = {
     "medlive.rubric": ("rubric.probe", "rubric.defend"),
     "medlive.grader": ("grader.answers", "grader.rubric"),
 }
-"""The prompts of proofs, which decide where rubrics are proved."""
+"""Package → its prompts of proofs, which the digest covers where rubrics are proved."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +121,14 @@ class Pipeline:
         return "prober" in self.respondents
 
     def library(self, today: date) -> Library | None:
-        """Where the points are searched that an advice lacks; None where rubrics are not completed."""
+        """Where points that the advice lacks are searched; None where rubrics are not completed."""
         if not self.settings.rubric.complete:
             return None
         settings = self.curation
         return Library(self.retriever, settings.top_k, settings.evidence_tokens, today)
 
     async def openings(self) -> list[Opening]:
-        """Those of its circuits that are open, of engines and literature services."""
+        """The open circuits of its engines and literature services."""
         engines = filter(None, map(circuit_of, self.respondents.values()))
         circuits = {*engines, *self.literature.values()}
         return list(filter(None, [await circuit.opening() for circuit in circuits]))
@@ -147,7 +149,7 @@ class Pipeline:
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[None]:
-        """Where the block is broken off, what is under way is kept: another worker would ask it again."""
+        """When the block is broken off, wait for replies under way and keep them: another worker would pay again."""
         try:
             yield
         except (asyncio.CancelledError, DatabaseUnavailable):
@@ -176,7 +178,7 @@ async def open_pipeline(
 ) -> AsyncIterator[Pipeline]:
     """Build the agents, the index and the thresholds of a run; `record` collects the agents' replies.
 
-    `budget` is one that lasts longer than the pipeline; None: of its own.
+    `budget` is one that outlives the pipeline; None: the pipeline has its own.
 
     Raises ConfigError, also for a budget in dollars and a model without a price.
     """
@@ -203,6 +205,7 @@ async def open_pipeline(
     literature = literature_circuits(settings, opened)
     retriever = open_online(settings, database, literature) or open_retriever(settings)
     section = settings.curation
+    # Settings that have the same name here and there
     same = {"top_k", "evidence_tokens", "confirm_veto", "cross_questions", "strict"}
     curation = CurationSettings(
         Thresholds(section.sufficiency, section.alignment),
@@ -270,7 +273,7 @@ def _is_rules(role: RoleSettings) -> bool:
 
 
 def find_dependent_judges(settings: Settings) -> list[str]:
-    """The roles that judge output of their own model, one sentence each."""
+    """Warnings about roles that judge output of their own model, one sentence each."""
     judges, roles_of = [], dict(settings.roles)
     for judge, writers in JUDGED_ROLES.items():
         own = roles_of[judge]
@@ -344,6 +347,7 @@ def open_online(
         local = open_retriever(settings)
 
     def may_leave(phrase: str) -> bool:
+        """Whether a search phrase names nobody, and may be sent to a service."""
         return not any(find_identifiers(phrase, language) for language in ("en", "zh"))
 
     return OnlineRetriever(services, local, may_leave=may_leave)

@@ -1,1 +1,1 @@
-"""Backups: everything that cannot be made again as one folder, signed, and back into an empty instance."""
+"""Backups: a signed folder of everything that cannot be made again, and its restore into an empty instance."""

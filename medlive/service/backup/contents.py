@@ -1,4 +1,4 @@
-"""What a backup's folder holds: how its files are read, copied and signed, and the programs that dump and restore.
+"""What making and restoring a backup share: reading, copying and signing its files, and running pg_dump or pg_restore.
 
 No link is followed. SHA256SUMS is signed with a key of its own, `backup.key`, which is in no backup. Whoever can write
 where backups lie can therefore neither alter one nor make one; what proves it is the public key, which is not a secret
@@ -63,13 +63,13 @@ TAKEDOWNS = "takedowns.jsonl"
 _NAME = re.compile(
     r"database\.dump|backup\.json|takedowns\.jsonl|(?:archive|snapshots)/.+|keys/[^/]+\.key"
 )
-"""Every file of a backup besides SHA256SUMS and its signature: what is restored goes to no other place."""
+"""Every file of a backup besides SHA256SUMS and its signature: nothing else is restored."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_PIECE = 1024 * 1024
+_PIECE = 1024 * 1024  # Bytes that are copied at once
 
 
 class About(BaseModel):
-    """`backup.json`."""
+    """The content of `backup.json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -82,7 +82,7 @@ class About(BaseModel):
     rows: dict[str, int]
     """Table → its rows."""
     archives: dict[str, int]
-    """File of raw pages → its bytes that count."""
+    """File of raw pages → how many of its bytes are committed."""
     snapshots: list[str]
     """The frozen versions."""
 
@@ -173,18 +173,20 @@ def copy_file(source: Path, name: str, target: Path, new_name: str) -> str:
     """
     digest = hashlib.sha256()
     with (
-        open_below(source, name) as reading,
-        io.BufferedWriter(create_below(target, new_name)) as writing,
+        open_below(source, name) as original,
+        io.BufferedWriter(create_below(target, new_name)) as copy,
     ):
-        while piece := reading.read(_PIECE):
+        while piece := original.read(_PIECE):
             digest.update(piece)
-            writing.write(piece)
+            copy.write(piece)
     return digest.hexdigest()
 
 
-KEY = "backup.key"
+KEY = "backup.key"  # In the home, unless the settings name another file
 _COMMENT = "signature of a medlive backup"
+# Begins the signed comment; the folder's name and time follow as JSON
 _PREFIX = "medlive backup "
+# The last resort, in hints
 _UNVERIFIED = "if you know where it comes from: --unverified"
 _log = logging.getLogger(__name__)
 
@@ -251,10 +253,10 @@ def check_seal(
     folder: Path,
     keys: Sequence[PublicKey],
 ) -> tuple[str, dict[str, str]]:
-    """Check a backup's signature; the folder's name when it was written, and file → digest. No other file is read.
+    """Check a backup's signature; return the folder's name when it was written, and file → SHA-256 by SHA256SUMS.
 
     Raises:
-        CheckFailed: if it has no signature, or one that is not of these keys or of something else.
+        CheckFailed: if it has no signature, or one by none of these keys or of something other than a backup.
         BadInput: if it is not a backup.
     """
     sums = read_whole(folder, SUMS)
@@ -282,9 +284,9 @@ def check_seal(
 
 
 BARE = ("--no-owner", "--no-acl")
-"""Rights belong to the server; `medlive db roles` gives them anew."""
+"""Options that leave out owners and rights, which belong to the server; `medlive db roles` gives them again."""
 WHOLE = ("--exit-on-error", "--single-transaction", *BARE)
-"""A restore of all or nothing."""
+"""Options for a restore of all or nothing."""
 
 
 async def run_program(

@@ -1,9 +1,9 @@
-"""Writing a backup, and the weekly ones.
+"""Write a backup (`make_backup`), the weekly ones (`back_up_week`), and the copy before an `upgrade_database`.
 
 The folder holds `database.dump` (pg_dump's own format), `archive/`, `snapshots/`, `keys/`, `takedowns.jsonl`,
-`backup.json`, `SHA256SUMS` and its signature. The database is dumped first, in one transaction: files only grow,
-so that those copied later hold all that its rows point to. Evidence is not in it, which is built from its corpora,
-nor is the key that signs it.
+`backup.json`, `SHA256SUMS` and its signature. The database is dumped first, in one transaction: files only grow, so
+that the files copied later hold all that its rows point to. A backup has neither the evidence, which is built again
+from its corpora, nor the key that signs backups.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 
 
 async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
-    """Write a signed backup into the new folder `out`; what is in it. Other processes may go on working.
+    """Write a signed backup into the new folder `out`; return what is in it. Other processes may go on working.
 
     Raises:
         UsageError: for a folder that exists, and for a key that cannot be used.
@@ -89,7 +89,7 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
 async def _write(
     settings: Settings, database: Database, out: Path, revision: str, *, files: bool
 ) -> About:
-    """Write a signed copy of the database, and of the files that its rows point to; what is in it."""
+    """Write a signed copy of the database and, with `files`, of the files that its rows point to; what is in it."""
     key = secret_key(settings)
     draft = _begin(out)
     archives: dict[str, int] = {}
@@ -133,7 +133,7 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
 
     Returns:
         "was" and "head", the revisions before (None: the database was empty) and after; "migrations", how many
-        were made; "copy", its folder or None.
+        were applied; "copy", its folder or None.
 
     Raises:
         ConfigError: where the database is newer than this program.
@@ -165,7 +165,7 @@ async def back_up_week(
     """Write the week's backup into the configured folder, try to restore it, and remove all but the latest weeks.
 
     Only backups that this instance signed under their week's name count; whatever else lies there stays. Nothing
-    is removed where the latest does not come back. "check" says how the trial ended: passed, failed, impossible
+    is removed where the week's fails its trial. "check" says how the trial ended: passed, failed, impossible
     or off.
 
     Raises:
@@ -209,7 +209,7 @@ async def back_up_week(
 
 
 def _remove_drafts(folder: Path) -> None:
-    """Remove what a kill or a power cut left of weekly backups: patients' words, and much of the disk."""
+    """Remove unfinished weekly backups that a kill or a power cut left: they hold patients' words and fill the disk."""
     for draft in folder.glob(".*-*"):
         week, _, _ = draft.name[1:].rpartition("-")
         if VERSION.fullmatch(week) and draft.is_dir() and not draft.is_symlink():
@@ -217,7 +217,7 @@ def _remove_drafts(folder: Path) -> None:
 
 
 def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
-    """Return the weekly backups of this instance, the oldest first; others are named in the log."""
+    """Return the weekly backups that this instance signed, the oldest first; name others in the log."""
     weeks = []
     for path in sorted(folder.iterdir()):
         if not VERSION.fullmatch(path.name) or not os.path.lexists(path / SUMS):
@@ -232,6 +232,7 @@ def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
 
 
 def _is_own(folder: Path, key: PublicKey) -> bool:
+    """Whether this instance signed the backup under the name of its folder."""
     try:
         return not folder.is_symlink() and check_seal(folder, [key])[0] == folder.name
     except MedliveError:
@@ -251,7 +252,7 @@ def _begin(out: Path) -> Path:
 
 
 def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
-    """Note what is in the draft, sign it, and give it its name."""
+    """Write `backup.json` and SHA256SUMS, sign them, and rename the draft to `out`."""
     (draft / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
     digests = {name: digest_of(draft, name) for name in plain_files(draft)}
     (draft / SUMS).write_text(sums_text(digests), encoding="utf-8")
@@ -264,7 +265,7 @@ def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
 def _copy_files(
     settings: Settings, draft: Path, about: About, erased: dict[tuple[str, str], str]
 ) -> None:
-    """Copy the files that the dump's rows point to, and list what must not come back.
+    """Copy the files that the dump's rows point to, and list the takedowns (`erased`).
 
     Raises CheckFailed if a file of raw pages is shorter than its rows say.
     """

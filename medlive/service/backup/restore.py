@@ -1,7 +1,7 @@
-"""Restoring a backup, checked before anything of it is run: into an empty instance, or on trial.
+"""Check a backup, and restore it: into an empty instance (`restore_backup`) or into a scratch database (`try_backup`).
 
-A backup whose digests are right may still not come back: the dump was cut short before it was signed, a program of
-PostgreSQL is missing, the server is older. Only a restore shows it, into a scratch database.
+All is checked before anything of it is run. A backup whose digests are right may still fail: the dump was cut short
+before it was signed, a program of PostgreSQL is missing, the server is older. Only a trial restore shows that.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ from .contents import (
     run_program,
 )
 
-_PRIVATE = ".restore-"
+_PRIVATE = ".restore-"  # Begins the names of folders for copies of dumps
 
 
 def check_backup(
@@ -137,8 +137,8 @@ async def restore_backup(
 ) -> dict[str, Any]:
     """Restore a backup into this empty instance; what was in it, and what was taken down again.
 
-    Takedowns that a backup beside this one lists are applied, where it is signed too: a thread that was erased
-    since does not come back. Those of an earlier one that were lifted before this one was written are not.
+    Takedowns that another signed backup beside this one lists are applied, so that a thread that was erased since does
+    not come back; not those of an earlier backup that were lifted before this one was written.
 
     Args:
         settings: The settings of the instance.
@@ -202,7 +202,7 @@ def _empty_places(settings: Settings, names: Iterable[str]) -> dict[str, Path]:
         return places
     used = [*places["archive"].glob("*"), *places["snapshots"].glob("*")]
     for path in settings.home.glob("*.key"):
-        # That of backups may be brought along: the next ones are signed as the last were.
+        # The key of backups may be there already: the next ones are signed as the last were.
         if path.name != KEY:
             used.append(path)
     if used:
@@ -235,7 +235,7 @@ def _other_takedowns(
 ) -> Iterator[tuple[datetime, Takedown]]:
     """Yield the takedowns of every backup beside this one, each with when that was written.
 
-    Those that prove nothing are named in `skipped`.
+    Backups whose takedowns cannot be read or verified are named in `skipped`.
     """
     for place in sorted(folder.absolute().parent.iterdir()):
         if place.is_symlink() or not os.path.lexists(place / TAKEDOWNS):
@@ -252,8 +252,8 @@ def _other_takedowns(
             skipped.append(f"takedowns of {place}: {describe(exc)}")
 
 
-_ROOM = 2
-"""A restore takes so many times the database's size: its tables and indexes, and the log of writing them."""
+_SIZE_FACTOR = 2
+"""A restore takes this many times the database's size: tables and indexes, and the log of writing them."""
 
 
 class TrialImpossible(UsageError):
@@ -263,9 +263,9 @@ class TrialImpossible(UsageError):
 async def try_backup(
     settings: Settings, folder: Path, keys: Sequence[PublicKey] | None
 ) -> About:
-    """Check a backup's files, restore its dump into a scratch database, compare, and drop the database.
+    """Check a backup's files, restore its dump into a scratch database, compare the rows, and drop the database.
 
-    Return what it says of itself.
+    Returns what the backup says of itself.
 
     Args:
         settings: The settings of the instance; the scratch database is made beside its own, which stays as it is.
@@ -293,9 +293,9 @@ async def try_backup(
             await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)
         async with database.begin() as session:
             place = await data_directory(session)
-            needed = _ROOM * await database_size(session)
+            needed = _SIZE_FACTOR * await database_size(session)
             version = await server_version(session)
-        # On another machine it is not seen.
+        # A server's folder on another machine is not seen.
         if place is not None and await asyncio.to_thread(os.path.isdir, place):
             free = shutil.disk_usage(place).free - settings.watch.disk_free_gb * 1e9
             if free < needed:

@@ -1,6 +1,6 @@
-"""From a curation to a case that can be released: rubric and proof, identifiers, the kind of case; then saved.
+"""Make a curation a case for release (`complete_case`: rubric, proof, no identifiers), save it, prove rubrics again.
 
-The rubric of a case that a person edited is proved again: queued, and done by whoever curates.
+The rubric of a case that a person edited is proved again: `queue_proof` queues it, and who curates runs `prove_again`.
 """
 
 import asyncio
@@ -74,10 +74,10 @@ async def complete_case(
     *,
     library: Library | None = None,
 ) -> CompletedCase:
-    """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
+    """Complete a kept or held curation: rubric with proof and labels (as theme), and texts without identifiers.
 
-    The curation is held where the rubric stays faulty or unproven or a name could not be removed; it failed, and
-    has no rubric, when an engine or a literature service gave no usable reply.
+    The curation is held where the rubric stays faulty, unproven or contradictory, or a name could not be removed; it
+    failed, and has no rubric, when an engine or a literature service gave no usable reply.
 
     Args:
         curation: What the chain made of a thread.
@@ -92,7 +92,7 @@ async def complete_case(
     engines = dict(curation.engines)
     for role, respondent in respondents.items():
         agents[role] = Agent(respondent, journal, language)
-        # The chain has said who its own are.
+        # The curation has the engines of the chain's roles already.
         if role not in ROLES:
             engines[role] = agents[role].identity.as_json()
     grade = grade_probes if "prober" in respondents else None
@@ -129,7 +129,7 @@ async def redact_case(
     names = [*texts]
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
-    # The parts of the query, which a release holds too, say again what it says.
+    # A release holds the parts of the query too, which repeat the query's words.
     parts = {f"asked {part.id}": part.text for part in rubric.asked}
     redacted = await redact_texts(texts, reader, parts)
     clean = redacted.texts
@@ -149,7 +149,7 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     texts = [criterion.criterion for criterion in rubric.criteria]
     details, elements = list[str](), list[str | None]()
     for conflict in rubric.conflicts:
-        # Both sides are still there
+        # Both the criterion and what it conflicts with are still there
         is_other_kept = conflict.advice_id or conflict.other in texts
         if conflict.criterion in texts and is_other_kept:
             details.append(
@@ -177,10 +177,12 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
 def _hold(
     reason: Reason, details: Sequence[str], concerns: Sequence[str | None] = ()
 ) -> Hold:
+    """A hold with its details in one line; `concerns`: advice elements or criteria."""
     detail = "; ".join(details)[:_DETAIL]
     return Hold(reason, detail, tuple(filter(None, concerns)))
 
 
+# Why a case waits for a person
 _EDITED = "curated anew since a person edited it"
 _REINSTATED = "reinstated, and not approved since"
 
@@ -195,10 +197,10 @@ async def save_case(
 ) -> SavedCase:
     """Save the case that a thread made, as a new revision unless its content is the latest one's.
 
-    A person's decision about the very same content stands, and a case that a person rejected waits again when its
-    content changes; one that was reinstated waits for an approval. A withdrawn case stays withdrawn, and criteria
+    A person's decision about the very same content remains in force; a case that a person rejected waits again when
+    its content changes, and a reinstated case waits for an approval. A withdrawn case stays withdrawn, and criteria
     that were withdrawn from it are left out of the rubric; when too few are left, the case is held with its latest
-    revision as it was. What a person has edited is held when it is replaced.
+    revision as it was. A case is held when a person's edit of it is replaced.
 
     Args:
         session: The transaction in which the decision about the thread is stored.
@@ -230,7 +232,7 @@ async def save_case(
 async def _respect_people(
     session: Session, case: Record, saved: SavedCase, held: str | None
 ) -> None:
-    """Let what people decided about the case stand, or ask them again where its content changed."""
+    """Apply what people decided about this content, or hold the case for them where its content changed."""
     case_id = case.id
     pending = await pending_people(session, case_id, saved.revision)
     if pending.action and not pending.is_reinstated:
@@ -250,7 +252,7 @@ async def _respect_people(
 async def queue_proof(
     database: Database, settings: Settings, case_id: str
 ) -> tuple[int, bool]:
-    """Have a case's latest revision proved in the background; its number, and whether it waited already.
+    """Queue the proof of a case's latest revision; the revision's number, and whether it was queued already.
 
     Raises UsageError for an unknown case or where nobody proves rubrics, CheckFailed for a proved revision.
     """
@@ -272,9 +274,9 @@ async def queue_proof(
 async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | None:
     """Prove a revision of a case that is still its latest, and store the proof.
 
-    A rubric that passes gives the case a further revision, the same but for its figures. Returns why there is no
-    answer, where it is to be tried again. Raises UsageError where nobody proves rubrics, EndpointUnavailable where
-    the budget is spent, CheckFailed without usable replies: others are proved and curated all the same.
+    If the rubric passes, the case gets a further revision, the same but for the proof's figures. Returns why the proof
+    failed if it is to be tried again, else None. Raises UsageError where nobody proves rubrics, EndpointUnavailable
+    where the budget is spent, and CheckFailed without usable replies, which keeps no other job waiting.
     """
     if not pipeline.proves:
         raise UsageError("no model proves rubrics here")
@@ -310,7 +312,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> str | 
 
 
 async def _prove(pipeline: Pipeline, case: CaseContent) -> Proof:
-    """Answers of known quality, graded by the rubric as it is; nothing is revised. Raises AgentFailure."""
+    """Have probes (answers of known quality) written, and graded by the rubric as it is. Raises AgentFailure."""
     prober, grader, reader = (
         Agent(pipeline.respondents[role], [], case.language)
         for role in ("prober", "grader", "reader")

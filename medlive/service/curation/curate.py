@@ -1,4 +1,8 @@
-"""Curate the queued revisions, store every decision; and scan earlier cases again."""
+"""Curate queued revisions and store every decision; scan ready cases again.
+
+`run_curation` does all of it; `fill_queue`, `curate_queued` and `rescan_cases` are its steps, which the weekly step
+uses too. A worker runs `curation_works`.
+"""
 
 import asyncio
 import logging
@@ -73,7 +77,7 @@ class CurationCounts:
     outcomes: Counter[str] = field(default_factory=Counter)  # Outcome → threads
     failures: Counter[str] = field(default_factory=Counter)  # Reason → failed threads
     calls: int = 0
-    replayed: int = 0
+    replayed: int = 0  # Calls that a stored reply answered
     left: int = 0  # Threads that stay queued because of what `stopped` or `misconfigured` says, or a budget
     # What keeps threads from being curated for a while, as an open circuit
     stopped: str = ""
@@ -91,7 +95,7 @@ class CurationCounts:
         self.replayed += sum(c.replayed for c in curation.calls)
 
     def add_fault(self, revision: int, error: Exception) -> None:
-        """Keep an error: an internal one by its thread, a state of the surroundings as what stops the run."""
+        """Note a thread's error: an internal one as a fault, a state of the surroundings as what stops the run."""
         obstacle = find_obstacle(error)
         if isinstance(obstacle, ConfigError):
             self.misconfigured = obstacle.whole
@@ -123,12 +127,12 @@ class CurationCounts:
 
 @dataclass(frozen=True)
 class CurationRun:
-    """What a run of the filters and the agents did, and where all threads stand after it."""
+    """What a run of the filters and the agents did, and the funnel of all threads after it."""
 
-    queued: Mapping[str, int]  # Of `fill_queue`
+    queued: Mapping[str, int]  # The counts of `fill_queue`
     counts: CurationCounts
-    rescanned: Mapping[str, int]  # Of earlier cases: see `rescan_cases`
-    spent: Mapping[str, Any]  # Of `Budget.as_json`
+    rescanned: Mapping[str, int]  # The counts of `rescan_cases`
+    spent: Mapping[str, Any]  # As `Budget.as_json` has it
     funnel: Sequence[FunnelRow] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -173,7 +177,7 @@ async def run_curation(
                 chain,
                 max_attempts=None if retry_failed else settings.curation.max_attempts,
                 limit=limit,
-                anew=again,
+                include_decided=again,
                 tick=on_filtered,
             )
             done = await curate_queued(pipeline, tick=on_curated)
@@ -197,14 +201,14 @@ async def fill_queue(
     *,
     max_attempts: int | None,
     limit: int | None = None,
-    anew: bool = False,
+    include_decided: bool = False,
     week: str | None = None,
     tick: Tick = lambda _: None,
 ) -> dict[str, Any]:
-    """Filter new threads, at most `limit`, and queue what passed with what is to be tried again; the counts.
+    """Filter new threads, at most `limit`; queue those that passed and those to be tried again; return the counts.
 
-    "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
-    `queue_again`, which the other arguments are for.
+    "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" by `queue_again`,
+    which says what the other arguments mean.
     """
     database, park_weeks = pipeline.database, pipeline.settings.evidence.park_weeks
     passed, rejected = await filter_pending(
@@ -218,7 +222,7 @@ async def fill_queue(
             pipeline,
             chain.digest,
             max_attempts=max_attempts,
-            anew=anew,
+            include_decided=include_decided,
             week=week,
         ),
     }
@@ -229,21 +233,21 @@ async def queue_again(
     chain_digest: str,
     *,
     max_attempts: int | None,
-    anew: bool = False,
+    include_decided: bool = False,
     week: str | None = None,
 ) -> int:
     """Queue revisions that failed, were overruled, or passed the filters and were never curated; how many.
 
-    And the parked ones that were not searched in this library yet. Without those that failed `max_attempts` times in
-    this pipeline (None: no limit); `anew`: and those that other pipelines have decided. The freeze of the ISO week
-    `week` waits for them; None: the next freeze.
+    It also queues parked revisions that were not searched in this library yet and, if `include_decided`, those that
+    other pipelines have decided; not those that failed `max_attempts` times in this pipeline (None: no limit). The
+    freeze of the ISO week `week` waits for what is queued; None: the next freeze.
     """
     async with pipeline.database.begin() as session:
         failed = await curations.failed_revisions(
             session, pipeline.digest, max_attempts=max_attempts
         )
         untried = await curations.untried_revisions(
-            session, chain_digest, pipeline.digest if anew else None
+            session, chain_digest, pipeline.digest if include_decided else None
         )
         overruled = []
         for revision in await overruled_revisions(session):
@@ -289,11 +293,13 @@ def curation_works(
 ) -> dict[str, Work]:
     """The work of the queue's jobs: to curate a revision and count it in `done`, and to prove a rubric again.
 
-    It raises what keeps it from being done: an open circuit, a spent budget, a wrong configuration. The thread is
-    left as it was, and the job is given back. With `retry` a thread that failed is tried again.
+    Work raises what keeps it from being done: an open circuit, a spent budget, a wrong configuration. The thread is
+    left as it was, and the job is given back. With `retry` it returns why a thread failed, whose job then waits for
+    another try.
     """
 
     async def prove(case_id: str, revision: int) -> str | None:
+        """Prove a rubric again; an obstacle is noted in `done`."""
         try:
             return await prove_again(pipeline, case_id, revision)
         except Exception as exc:
@@ -302,6 +308,7 @@ def curation_works(
             raise
 
     async def work(revision: int) -> str | None:
+        """Curate a revision, unless a budget is spent or an endpoint's circuit is open."""
         try:
             if pipeline.budget.stopped is not None:
                 raise BudgetSpent(pipeline.budget.stopped, hint=_RAISE_BUDGET)
@@ -327,7 +334,7 @@ def curation_works(
 async def _overruled(
     session: Session, pipeline: Pipeline, revision: int
 ) -> tuple[set[str], str]:
-    """What people have overruled of a revision, and the digest of the pipeline with that."""
+    """The reasons that people overruled for a revision, and the pipeline's digest with them."""
     overruled = {o.overruled for o in in_force(await overrules_of(session, revision))}
     digest = pipeline.digest
     if overruled:
@@ -377,14 +384,14 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
 class Reading(NamedTuple):
     """A thread that is being decided."""
 
-    stored: Record  # Of `load_thread`
+    stored: Record  # As `load_thread` returns it
     thread: Thread  # As the agents get it
     language: str
     started: datetime  # Evidence published later is not cited
 
 
 def read_thread(stored: Record) -> Reading:
-    """Begin to decide a thread."""
+    """Prepare a stored thread for the agents, and note when its curation began."""
     thread, language = prepared(stored.thread)
     if stored.posted_at_assumed:
         # A date that somebody assumed says nothing of the medicine of its time.
@@ -395,7 +402,7 @@ def read_thread(stored: Record) -> Reading:
 async def complete_in(
     pipeline: Pipeline, curation: Curation, reading: Reading
 ) -> CompletedCase:
-    """Complete a kept or held curation as the pipeline's settings have it; others are returned as they are."""
+    """Complete a kept or held curation by the pipeline (`complete_case`); return any other unchanged."""
     if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
         return curation, None, None
     today = cited_until(curation, reading.thread, reading.started.date())
@@ -414,7 +421,7 @@ async def save_decision(
     completed: CompletedCase,
     digest: str,
 ) -> None:
-    """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
+    """Store the decision about a thread, with its case; `digest` is of the pipeline and what people changed."""
     curation, rubric, proof = completed
     stored, started = reading.stored, reading.started
     curation_id = await curations.save_curation(
@@ -446,7 +453,7 @@ async def save_decision(
             key=pipeline.key,
             held=curation.detail if curation.outcome is Outcome.HELD else None,
         )
-        if saved.status != "left":  # Of what stays nothing was read.
+        if saved.status != "left":  # The revision that stays was not scanned.
             await save_scan(
                 session, saved.case_id, saved.revision, pipeline.scanner, found=0
             )
@@ -466,6 +473,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
 
     async def scan(case_id: str) -> None:
+        """Scan the latest revision of a case, and save it without the identifiers that were found."""
         async with slots:
             case = await pipeline.database.ask(cases.latest_case, case_id)
             if case is None or pipeline.budget.stopped is not None:

@@ -1,4 +1,4 @@
-"""Cases as people edit them: each edit is a new revision, made of the latest one or refused."""
+"""Edit and redact cases: an edit of the latest revision becomes a new one, or is refused."""
 
 import re
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ class CriterionEdit(BaseModel):
     ]
     axis: Axis
     points: int = Field(ge=-10, le=10)
-    advice_id: str | None = None  # The advice element; None where it rests on none
+    advice_id: str | None = None  # The advice element that it is based on; None: none
     fact: str | None = None
     origin: Origin = Origin.ADVICE
     # Of evidence: the passage; of consensus: the models; else empty
@@ -78,6 +78,7 @@ class CriterionEdit(BaseModel):
 
     @model_validator(mode="after")
     def _check_origin(self) -> Self:
+        """A criterion of advice has an advice element, any other a source, and none has both."""
         of_advice = self.origin is Origin.ADVICE
         if of_advice != bool(self.advice_id) or of_advice == bool(self.source):
             raise ValueError(
@@ -142,7 +143,7 @@ class CaseEdit(BaseModel):
 def _numbered(
     edited: tuple[CriterionEdit, ...], known: Mapping[str, Criterion]
 ) -> tuple[Criterion, ...]:
-    """Criteria in their order; new ones get ids that the case's latest revision does not have."""
+    """Criteria in their order; new ones get ids that are not in `known`, the case's latest criteria."""
     ids = [c.id for c in edited if c.id is not None]
     unknown = sorted(set(ids) - known.keys() or {i for i in ids if ids.count(i) > 1})
     if unknown:
@@ -180,7 +181,7 @@ async def lock_latest(
 ) -> tuple[CaseStatus, CaseContent]:
     """Lock a case; its status and its latest revision.
 
-    Raises UsageError for an unknown case, and StaleEdit where that is later than `of`, which a person saw.
+    Raises UsageError for an unknown case, and StaleEdit where its latest revision is not `of`, which a person saw.
     """
     status = await lock_case(session, case_id)
     case = await load_latest_case(session, case_id)
@@ -263,6 +264,7 @@ async def redact_case(
     pattern = re.compile(rf"{re.escape(words)}|(?i:{other})")
 
     def without(own: object, *names: str) -> dict[str, object]:
+        """The named texts of `own` without the words."""
         texts = {name: getattr(own, name) for name in names}
         return {name: t and pattern.sub(REDACTED, t) for name, t in texts.items()}
 

@@ -26,11 +26,11 @@ from medlive.threads.near_duplicates import (
 from medlive.threads.prepare import normalised
 
 Tick = Callable[[int], None]
-"""Is told how many threads are done so far."""
+"""Called with the number of threads done so far."""
 BATCH = 500
 """Threads filtered in one transaction."""
 _DANGEROUS = ("unsafe_content", "reidentification_risk")
-"""Why an earlier case of a thread is held, too: by any other rule the thread alone is rejected."""
+"""Reasons for which an earlier case of the thread is held too; for any other the thread alone is rejected."""
 
 
 async def run_filters(
@@ -60,7 +60,8 @@ async def filter_pending(
 
     What passed is queued for the freeze of the ISO week `week`; None: for the next freeze.
 
-    Each batch commits results, bands and jobs together, so that a kill loses no thread and repeats none.
+    Each batch commits results, MinHash bands (by which duplicates are found) and jobs together, so that a kill loses no
+    thread and repeats none.
     Concurrent runs alternate batch by batch.
     """
     await fill_bands(database)
@@ -86,7 +87,7 @@ async def filter_pending(
             rejected += len(batch) - len(queue)
             tick(passed + rejected)
         elif after:
-            after = 0  # Once more, for those that a slower transaction numbered before
+            after = 0  # Once more: a slower transaction may have added revisions of lower numbers
         else:
             break
     return passed, rejected
@@ -126,7 +127,7 @@ async def _judge(
 
 
 async def fill_bands(database: Database) -> None:
-    """Compute the bands of accepted revisions where they are of another scheme, in one transaction."""
+    """Compute the bands of accepted revisions again where another scheme made them, in one transaction."""
     async with database.begin() as session:
         await bands.take_turn(session)
         if not await bands.begin_scheme(session, scheme()):

@@ -1,4 +1,4 @@
-"""Every decision about a thread, with its evidence."""
+"""Show every decision about a thread or case, with its evidence, as JSON (`inspect_thread`, `inspect_case`)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -146,7 +146,7 @@ async def latest_revision(session: Session, source: str, thread_id: str) -> int:
 async def _decided_as_json(
     session: Session, decided: CurationRow | None, of_case: dict[str, Any]
 ) -> dict[str, Any]:
-    """A curation with its proof; nothing where none is shown."""
+    """The decided curation with its proof; None values where there is none."""
     if decided is None:
         return {"curation": None, "proof": None, "decided": None}
     curation = await load_curation(session, decided.id)
@@ -156,7 +156,7 @@ async def _decided_as_json(
         shown = asdict(proof) | {"criteria": list(map(_criterion, proof.criteria))}
         for probe, own in zip(shown["probes"], proof.probes, strict=True):
             probe["score"] = float(own.score(proof.criteria))
-        # Of the case's rubric as it is; one that passed gave the revision its figures.
+        # Whether the proof is of the case's present rubric; one that passed has given its figures to a revision.
         case = of_case["case"]
         is_same = shown["criteria"] == of_case["criteria"] and not proof.passed
         shown["applies"] = not case or case["unproved_since"] is None or is_same
@@ -168,7 +168,7 @@ async def _decided_as_json(
 
 
 def _excerpt_as_json(excerpt: Record) -> dict[str, Any]:
-    """A part of a thread as the whole is shown, each message with its place in the thread and its whole length."""
+    """An excerpt of a thread in the shape of the whole, each message with its place and its whole length."""
     language = dominant_language(normalise(excerpt.opening))
     shown = []
     for part in excerpt.messages:
@@ -183,10 +183,12 @@ def _excerpt_as_json(excerpt: Record) -> dict[str, Any]:
 
 
 def _criterion(criterion: Criterion) -> dict[str, Any]:
+    """A criterion with its tier."""
     return asdict(criterion) | {"tier": criterion.tier}
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
+    """A curation in short, as a line of "decisions"."""
     return {
         "number": row.id,
         "at": row.started_at.isoformat(),
@@ -199,6 +201,7 @@ def _decision(row: CurationRow) -> dict[str, Any]:
 
 
 async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
+    """A thread's case with its criteria and reviews; None and empty lists where it has none."""
     status, case = await case_of_thread(session, thread_pk) or (None, None)
     if case is None or status is None:
         return {"case": None, "criteria": [], "reviews": []}

@@ -1,4 +1,4 @@
-"""Threads parked for want of evidence: rejected in the end, and what the library lacks for them."""
+"""Threads parked for want of evidence: reject them in the end (`reject_expired`), list what they lack (`find_gaps`)."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -25,10 +25,10 @@ from medlive.integrity.digest import digest_json
 
 _DRUGS = ("ICD-11:XM", "ICD-10:Z79")
 """Codes of medicaments, and of their long-term use."""
-_PROCEDURES = "ICHI"
+_PROCEDURES = "ICHI"  # The code book of procedures
 _FUNCTIONS = "ICF"
 """Functions and parts of the body, which are no subject of an article by themselves."""
-_PHRASES_SHOWN = 5
+_PHRASES_SHOWN = 5  # Search phrases that a gap lists
 
 Subject = tuple[str, str]
 """What a search phrase is about: disease, drug or procedure (other: a phrase without a known term); its name."""
@@ -63,7 +63,7 @@ class Gap:
 async def reject_expired(database: Database, weeks: int) -> int:
     """Reject the threads that have been parked for `weeks`, as the paper would; how many.
 
-    Nobody is asked: the verdicts are those of the last search.
+    No engine is asked: the verdicts are those of the last search.
     """
     before = now() - timedelta(weeks=weeks)
     parked = await database.ask(list_parked)
@@ -97,7 +97,7 @@ async def find_gaps(database: Database, settings: Settings) -> list[Gap]:
 
 
 def group_gaps(claims: Iterable[Record], codebook: Codebook) -> list[Gap]:
-    """Group claims by the code-book terms of their search phrases; a phrase without any stands for itself."""
+    """Group claims by the code-book terms of their search phrases; a phrase without a term is a subject itself."""
     gaps: dict[Subject, Gap] = {}
     for claim in claims:
         for phrase in claim.queries:

@@ -59,7 +59,7 @@ _INDISPENSABLE = frozenset(
     }
 )
 """Reasons that nobody overrules: the thread lacks what a case is made of."""
-_OVERRULED = (Outcome.REJECTED, Outcome.PARKED)
+_OVERRULABLE = (Outcome.REJECTED, Outcome.PARKED)  # What a person can overrule
 
 
 async def decide_case(
@@ -73,8 +73,8 @@ async def decide_case(
 ) -> ReviewRow:
     """Approve a held or rejected case for the next freeze, or reject a held or ready one until it changes.
 
-    Raises UsageError, and CheckFailed for a case in another status, one with a later revision than `of`, which was
-    seen, or an approval of what evidence has vetoed since.
+    Raises UsageError, and CheckFailed for a case in another status, one with a later revision than `of`, which the
+    person saw, or an approval where evidence has vetoed the thread since.
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
@@ -97,7 +97,7 @@ async def decide_case(
 
 
 async def _check_no_veto(session: Session, case_id: str) -> None:
-    """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto, which others overrule."""
+    """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto; it takes an overrule."""
     thread = await thread_of_case(session, case_id)
     revision = await latest_revision(session, *thread)
     for decided in await list_curations(session, revision):
@@ -112,6 +112,7 @@ async def _check_no_veto(session: Session, case_id: str) -> None:
 
 
 def _check_held(case_id: str, status: CaseStatus) -> None:
+    """Raise CheckFailed unless the case is held."""
     if status is not CaseStatus.HELD:
         raise CheckFailed(
             f"case {case_id} is {status.value}, not held",
@@ -184,11 +185,11 @@ async def drop_element(
 async def _find_other_hold(
     session: Session, case_id: str, stored: Record
 ) -> str | None:
-    """What holds a case besides a curation's own doubts: the thread was rejected or parked since, or the like."""
+    """Why a case is held besides its curation's own holds, such as a rejection of the thread since; None: it is not."""
     thread = stored.thread
     latest = await latest_revision(session, thread.source, thread.thread_id)
     for row in await list_curations(session, latest):
-        if row.outcome in _OVERRULED:
+        if row.outcome in _OVERRULABLE:
             return f"curated again: {row.reason}: {row.detail}"[:1000]
         if row.outcome is not Outcome.FAILED:
             break
@@ -210,10 +211,10 @@ async def overrule_rejection(
 ) -> tuple[OverruleRow, bool]:
     """Let a rejected or parked thread go on from there, and queue it; what follows may reject it again.
 
-    Returns the entry, and whether as many people agree as it takes.
+    Returns the entry, and whether enough people agree.
 
-    A contradiction that the second check confirmed takes `people`: until as many have overruled it nothing is
-    queued. Their reasons are published with the case. Raises UsageError for an unknown thread, without a name where
+    A thread whose contradiction the second check confirmed is queued only when this many `people` have overruled it.
+    Their reasons are published with the case. Raises UsageError for an unknown thread, without a name where
     several have to agree, and for a reason that cannot be published, and CheckFailed for a thread that is not
     rejected, that waits already, that the same person overruled, or that lacks what a case is made of.
     """
@@ -264,7 +265,7 @@ async def _find_rejection(
     state = "waiting"
     if decided := await latest_curation(session, revision):
         state = decided.outcome.value
-        if decided.outcome in _OVERRULED:
+        if decided.outcome in _OVERRULABLE:
             number, reason = decided.id, decided.reason
     elif filtered := await filter_results_of(session, revision):
         reason = filtered[0].reason

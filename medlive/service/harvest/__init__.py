@@ -1,1 +1,1 @@
-"""Harvests, imports, raw pages and takedowns."""
+"""Harvest or import threads, keep their raw pages, parse these again, and take threads down."""

@@ -1,4 +1,4 @@
-"""Harvest communities, one run per source and ISO week, resumed after a kill, checked for drift; import files."""
+"""Harvest a source (a run for each ISO week, resumed after a kill, checked for drift), import files, store threads."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -143,7 +143,10 @@ async def lift_source_quarantine(
     reason: str | None,
     by: str | None,
 ) -> str | None:
-    """Lift a source's quarantine; its reason, or None. Raises UsageError for a source that was never harvested."""
+    """Lift a source's quarantine; its reason, or None. Raises UsageError for a source that was never harvested.
+
+    With `compare_anew` later harvests are not compared with those so far.
+    """
     reason, by = check_given_reason(reason), check_person_name(by)
     async with database.begin() as session:
         info = await find_source(session, source)
@@ -192,6 +195,7 @@ async def _finish(
 def _quarantine_reason(
     done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, is_empty: bool
 ) -> str | None:
+    """Why the source is quarantined after this run, whose last problem as a whole is `last`; None: it is not."""
     fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
     if end == "given_up" and last and last.kind not in REFUSALS:
         return f"in {done.iso_week} its pages stopped fitting: {last.message}"
@@ -221,6 +225,7 @@ async def import_file(
     )
 
     async def save_batch() -> None:
+        """Save and count the threads of the batch, and empty it."""
         counts.update(
             await database.ask(
                 store_threads,

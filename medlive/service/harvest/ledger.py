@@ -1,7 +1,7 @@
-"""The harvest's ledger in PostgreSQL, with the bytes of pages in WARC files.
+"""Save what a harvest reads, so that it can resume: rows in PostgreSQL, the bytes of pages in WARC files.
 
 Events that arrive while the database is busy are saved as one batch: bytes first, flushed to disk, then the rows
-that name their offsets, in one transaction. A kill in between leaves bytes without rows, which the next start
+that name their offsets, in one transaction. A kill in between leaves bytes without rows, which the next harvest
 truncates.
 """
 
@@ -49,7 +49,7 @@ from medlive.threads.prepare import thread_identifiers
 
 T = TypeVar("T")
 Tick = Callable[[int], None]
-"""Is told how many are done so far."""
+"""Called with the number of threads done so far."""
 
 
 @dataclass
@@ -61,13 +61,14 @@ class PostgresLedger:
     source: str
     iso_week: str
     folder: Path  # The folder of WARC files
-    operator: str | None  # The contact named in the run's file
-    overlap: timedelta  # Lists are read again from this long before the latest activity of earlier runs
+    operator: str | None  # The contact named in the WARC file
+    # How far before earlier runs' latest activity lists are read again
+    overlap: timedelta
     fetcher: Fetcher
     tick: Tick = lambda _: None  # Gets the number of threads read
     counts: Counter[str] = field(default_factory=Counter)
-    """What this start saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
-    identifiers, and each skip's and problem's name. The run's row has them as well."""
+    """What this ledger saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
+    identifiers, and each skip's and problem's name. They are added to the run's row as well."""
     problems: list[HarvestProblem] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -75,8 +76,10 @@ class PostgresLedger:
         self._batcher = Batcher[tuple[HarvestEvent, ...]](self._save_all, largest=64)
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
+        # Thread → the fetch of its first page
         self._first_fetch: dict[str, int] = {}
         self._identifiers: dict[str, list[list[Identifier]]] = {}
+        # How many robots.txt, and which requests, are saved
         self._robots_saved = 0
         self._saved_requests: Counter[str] = Counter()
 
@@ -86,7 +89,7 @@ class PostgresLedger:
             await self._batcher(tuple([await self._prepare(event) for event in events]))
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
-        """What is known of threads."""
+        """What this and earlier runs know of listed threads, by id."""
         return await self.database.ask(
             frontier.look_up, self.source, self.run.run_id, thread_ids
         )
@@ -151,7 +154,8 @@ class PostgresLedger:
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
-        events, pages, misled = await self._sort(groups)
+        """Save groups of events in one transaction, the bytes of their pages before it."""
+        events, pages, to_taken_down = await self._sort(groups)
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
         robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
@@ -171,7 +175,7 @@ class PostgresLedger:
                 await self._save_listed(session, listed, counts)
             await self._save_threads(session, read, counts)
             await self._save_outcomes(session, events, counts)
-            for entry in misled:
+            for entry in to_taken_down:
                 name = entry.thread_id
                 # The next removal of raw pages takes their bytes out of the file.
                 began = await frontier.reading_began(session, self.source, name)
@@ -195,11 +199,10 @@ class PostgresLedger:
     async def _sort(
         self, groups: Sequence[tuple[HarvestEvent, ...]]
     ) -> tuple[list[HarvestEvent], list[FetchedPage], list[ListEntry]]:
-        """The events and pages to save, without those that show a thread that was taken down, and the entries
-        whose addresses lead to one."""
+        """Drop what shows a taken-down thread; the events, the pages, and the list entries that led to one."""
         events, pages = list[HarvestEvent](), list[FetchedPage]()
-        misled = list[ListEntry]()
-        # Also what was taken down meanwhile, when the connection that held the lock was lost.
+        to_taken_down = list[ListEntry]()
+        # Also threads taken down meanwhile, after the connection that held the lock was lost.
         erased: set[str] = set()
         every = list(chain.from_iterable(groups))
         shown = {event.thread.thread_id for event in _of(every, HarvestedThread)}
@@ -211,19 +214,19 @@ class PostgresLedger:
         for group in groups:
             for event in _of(group, HarvestedThread):
                 if event.thread.thread_id in erased:
-                    # Its address shows a thread that was taken down: of the group only that is kept.
+                    # Its address shows a thread that was taken down: of the group keep only that fact.
                     entry = event.entry
-                    misled.append(entry)
+                    to_taken_down.append(entry)
                     group = (HarvestSkipped(entry.url, entry.thread_id, "taken_down"),)
                     break
             events += group
             skipped = [skip for listed in _of(group, Listed) for skip in listed.skipped]
             if not any(skip.reason == "taken_down" for skip in skipped):
-                # Else a list shows a thread that was taken down: storing it would restore what was erased.
+                # Else a list shows a thread that was taken down: storing the page would restore what was erased.
                 for page in _of(group, FetchedPage):
                     if page.thread_id not in erased:
                         pages.append(page)
-        return events, pages, misled
+        return events, pages, to_taken_down
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; their places in the file."""
@@ -256,6 +259,7 @@ class PostgresLedger:
     async def _save_listed(
         self, session: Session, listed: Listed, counts: Counter[str]
     ) -> None:
+        """Save the threads that a list page shows, and how far the list is read; add to `counts`."""
         skipped = {}
         for skip in listed.skipped:
             counts[skip.reason] += 1
@@ -272,6 +276,7 @@ class PostgresLedger:
     async def _save_threads(
         self, session: Session, read: Sequence[HarvestedThread], counts: Counter[str]
     ) -> None:
+        """Save threads that were read, with their identifiers; add to `counts`."""
         if not read:
             return
         ids = [event.entry.thread_id for event in read]
@@ -291,6 +296,7 @@ class PostgresLedger:
     async def _save_outcomes(
         self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]
     ) -> None:
+        """Save how the reading of each thread ended; add to `counts`."""
         settled, gone, seen = list[FrontierRow](), list[str](), list[str]()
 
         def settle(name: str, state: FrontierState, reason: str | None = None) -> None:
@@ -322,7 +328,7 @@ class PostgresLedger:
                     if name is not None and kind == "gone":
                         gone.append(name)
                         settle(name, FrontierState.GONE)
-                    # Where the host is down, not the thread, it waits for the next start.
+                    # Where only the host is down, the thread waits for the next harvest.
                     elif name is not None and kind != "down":
                         settle(name, FrontierState.FAILED, kind)
         await frontier.settle(session, self.source, self.run.run_id, settled)
@@ -343,4 +349,5 @@ def _of(
     events: Sequence[HarvestEvent],
     kind: type[T],
 ) -> list[T]:
+    """The events of one kind."""
     return [event for event in events if isinstance(event, kind)]

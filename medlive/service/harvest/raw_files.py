@@ -1,4 +1,4 @@
-"""The files of raw pages: remove erased pages, remove what is too old or stray.
+"""The WARC files of raw pages: close them (`seal_archives`), remove erased pages (`sweep`), delete old or stray files.
 
 A file is never changed in place: the remaining pages are copied into a file of the next name, the rows change in
 one transaction, then the old file is deleted. A kill in between leaves a file that no row names; the next sweep
@@ -20,6 +20,7 @@ from medlive.instance.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
 
+# SOURCE/SOURCE-WEEK-RUN.START, then a number and a copy, as harvests and sweeps name files
 _ARCHIVE_NAME = re.compile(
     r"[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?(?:\.r\d+)?\.warc\.gz"
 )
@@ -72,6 +73,7 @@ async def sweep(
 def _copy_named(
     old: Path, new: Path, named: set[Place], size: int
 ) -> tuple[dict[Place, Place], int]:
+    """Copy the pages at the `named` places; old → new place, and the new file's size. Raises ArchiveDamaged."""
     new.unlink(missing_ok=True)  # of a sweep that was killed before its rows changed
     unnamed = [place for place, _ in pages(old, size) if place not in named]
     moved = erase(old, new, unnamed)
@@ -152,5 +154,6 @@ async def _retain(
 
 
 def _remove(folder: Path, paths: Iterable[str]) -> None:
+    """Delete files of a folder; some may be gone."""
     for path in paths:
         (folder / path).unlink(missing_ok=True)

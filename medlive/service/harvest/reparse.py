@@ -106,7 +106,7 @@ async def reparse_source(
 
 
 class _Reread(NamedTuple):
-    """A thread as the current adapter reads it, or a key of the counts and a message."""
+    """A thread as the current adapter reads it; or why it has none: `reason`, a key of the counts, and `message`."""
 
     reading: Reading
     thread: Thread | None = None
@@ -143,6 +143,7 @@ def _reread(
 async def _save(
     session: Session, done: ReparseResult, parsed: Sequence[_Reread]
 ) -> None:
+    """Save the threads that parse, with their state in the run that read them; count the others."""
     settled = defaultdict[int, list[FrontierRow]](list)
     threads, first_fetches = [], []
     # Thread → the newest first page that it was stored from or is read from now

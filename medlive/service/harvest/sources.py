@@ -1,4 +1,4 @@
-"""The sources: their settings, their health, and what one page of them yields. `medlive status` imports it."""
+"""The configured sources: their adapters, their health, a check of one page. `medlive status` needs it: few imports."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -90,9 +90,9 @@ async def source_health(
 async def check_page(
     settings: Settings, source: str, url: str, body: bytes | None
 ) -> dict[str, Any]:
-    """Parse a thread's one or first page: `thread` as in the import format, and `fields`.
+    """Parse a thread's first or only page; return "thread" as in the import format, and "fields" (name → value).
 
-    `fields` maps a name to its value. `body` is a saved page's bytes; None fetches the page. Nothing is stored.
+    `body` is a saved page's bytes; None fetches the page. Nothing is stored.
     Raises UsageError, LayoutError, NotAThread, and what fetching raises.
     """
     from medlive.deidentify.detect import keyed_handle

@@ -1,4 +1,4 @@
-"""Take a thread down: erase its rows, its raw pages and every page that shows it, and block its return."""
+"""Take a thread down (`take_down`): erase its rows and every raw page that shows it, and block its return."""
 
 import asyncio
 import html
@@ -167,6 +167,7 @@ async def _find_showing_fetches(
     id_as_word = re.compile(rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])")
 
     def search(archive: ArchiveRow, kept: Collection[FetchRow]) -> list[int]:
+        """The fetches of a file whose pages show the thread."""
         fetch_ids = []
         fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):

@@ -49,6 +49,7 @@ async def restore_folder(
     async with database.begin() as session:
         fixed = await snapshots.load_fixed(session, info.version)
     assert fixed
+    # The stored signature is put there again: no key is needed.
     root, signature = snapshots_path(settings), info.signature
     name = folder_name(info.version)
     aside = root / f".{name}-again.partial"

@@ -1,10 +1,11 @@
-"""Freeze a week: select its cases in one transaction, then build the folder from the selected rows.
+"""Freeze a week (`freeze`): select its cases in one transaction, then build the folder from the selected rows.
 
 An interrupted freeze resumes with the cases it had selected, so the folder is the one that would have been built
 then.
 """
 
 import asyncio
+import functools
 import hashlib
 import hmac
 import json
@@ -15,7 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
@@ -74,7 +74,7 @@ Tick = Callable[[int, int], None]
 """Called with (cases checked, cases in all)."""
 
 _LOCK = "medlive snapshot freeze"
-_PAGE = 5_000
+_PAGE = 5_000  # Cases whose verdicts are stored together
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class FreezeResult:
     cases: int
     criteria: int
     publishable: bool
-    why_not: tuple[str, ...]
+    why_not: tuple[str, ...]  # Why it is not publishable; empty if it is
     kept_out: tuple[GateHit, ...]
     held: int  # Held-out cases: the folder has their commitments
     # Cases held out until now and published with this snapshot, with proof
@@ -105,7 +105,7 @@ class WeekIncomplete(CheckFailed):
 
 
 BY_PERSON = "frozen so by a person"
-"""Why a week that is not whole is frozen, where a person wants it; what is frozen so is in the audit log."""
+"""The reason where a person wants a week frozen that is not whole; the audit log records such a freeze."""
 
 
 async def freeze(
@@ -123,8 +123,8 @@ async def freeze(
     Args:
         week: ISO week such as 2026.W47; None for the current week.
         key: Signing key; None leaves the snapshot unsigned.
-        partial: Why the week is frozen though threads queued for it are not decided, which is published, as
-            BY_PERSON; None: it is not.
+        partial: Why the week is frozen even if threads queued for it are not decided, such as BY_PERSON, which is
+            published; None: it is not frozen then.
         by: The person, for the audit log; not published.
 
     Raises UsageError if the week cannot be frozen, WeekIncomplete if it is not whole, CheckFailed if no case
@@ -166,7 +166,7 @@ async def freeze(
                         database, settings, version, key, partial, by
                     )
             info = await _build(database, settings, version, key)
-        # What froze a week may have ended before it wrote them.
+        # The process that froze the week may have ended before it wrote the errata.
         await write_errata(database, settings, key=key)
         return await _result(database, settings, info, already, is_missing)
 
@@ -196,7 +196,7 @@ async def _select(
     because: str | None,
     by: str | None,
 ) -> bool:
-    """Select the week's cases and store the snapshot's metadata, in one transaction.
+    """Select the week's cases and store the snapshot's metadata, in one transaction; `because` is freeze's `partial`.
 
     False, with nothing stored, where cases came in that the gates have not read.
     """
@@ -315,7 +315,7 @@ async def _build(
         signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
     # A folder built but not frozen may come from another version of medlive.
     await asyncio.to_thread(_remove_unfrozen, settings, info)
-    build = partial(
+    build = functools.partial(
         build_folder, database, info, fixed, snapshots_path(settings), signer
     )
     built = await finish_in_thread(build)
@@ -350,6 +350,7 @@ async def _result(
     already: bool,
     built_again: bool,
 ) -> FreezeResult:
+    """The result of a freeze, by the stored rows."""
     version = info.version
     async with database.begin() as session:
         fixed = await snapshots.load_fixed(session, version)
@@ -439,7 +440,9 @@ async def check_cases(
         page = await database.ask(unchecked, parent, digest, after=after, most=_PAGE)
         if not page:
             break
-        verdicts = await finish_in_thread(partial(_check_page, database, page))
+        verdicts = await finish_in_thread(
+            functools.partial(_check_page, database, page)
+        )
         await database.ask(save_verdicts, digest, verdicts)
         after, done = page[-1][0], done + len(verdicts)
         tick(done, total)

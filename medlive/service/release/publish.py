@@ -127,6 +127,7 @@ async def announce_week(
 
 
 async def _load_frozen(database: Database, week: str) -> SnapshotRow:
+    """The week's snapshot. Raises BadInput unless it is frozen."""
     info = await database.ask(find_snapshot, week)
     if info is None or info.frozen_at is None:
         raise BadInput(f"{week} is not frozen")

@@ -1,4 +1,7 @@
-"""Withdraw cases and criteria, and write the errata beside the frozen snapshots, which stay unchanged."""
+"""Withdraw or reinstate cases and criteria, and write the errata beside the frozen snapshots, which stay unchanged.
+
+Also checks the reasons and names that people give: `check_public_reason`, `check_reason`, `check_person_name`.
+"""
 
 import asyncio
 import os
@@ -35,7 +38,7 @@ from medlive.snapshot.verify.text_checks import (
 )
 
 MOST_LOGGED = 2_000
-"""Characters of a reason that is not published."""
+"""The most characters of a reason that is not published."""
 TAKEN_DOWN_REASON = "taken down"
 """The public reason of every takedown; the reason given is not published."""
 
@@ -193,6 +196,7 @@ def _signer(
     errata: Errata,
     key: SecretKey | None,
 ) -> Callable[[bytes], str] | None:
+    """What signs the errata's bytes; None without a key."""
     if key is None:
         return None
     about = f"medlive errata, key {key.public.id_text()}"

@@ -1,1 +1,1 @@
-"""When a weekly step is due, and the work of each."""
+"""The weekly steps: which are due, what each does, the scheduler that runs them, and reruns by a person."""

@@ -1,4 +1,4 @@
-"""A person runs a step again, or clears it for the scheduler, also while one is at work."""
+"""Run a weekly step again when a person asks (`run_again`), or clear it, so that the scheduler does (`clear_step`)."""
 
 from medlive.config import Settings
 from medlive.db.audit_log import record
@@ -22,8 +22,8 @@ async def run_again(
 ) -> Run | None:
     """Run a step now, whether or not it is done: in a worker that serves its queue, else in this process.
 
-    It is run for the ISO week that it is at; `by` is for the audit log. Raises UsageError for an unknown step,
-    CheckFailed while it is being done, and DatabaseUnavailable.
+    It is run for its current ISO week (`StepState.week`); `by` is for the audit log. Raises UsageError for an unknown
+    step, CheckFailed while it is being done, and DatabaseUnavailable.
     """
     by = check_person_name(by)
     state = await _find(database, settings, step)
@@ -45,7 +45,7 @@ async def clear_step(
     reason: str | None = None,
     by: str | None = None,
 ) -> str:
-    """Make a step count as not done, so that the scheduler runs it again; the ISO week that it is at.
+    """Make a step count as not done, so that the scheduler runs it again; return its current ISO week.
 
     Raises UsageError for an unknown step, one of which nothing is recorded, and a frozen week's freeze, and
     CheckFailed while it is being done.
@@ -67,6 +67,7 @@ async def clear_step(
 
 
 async def _find(database: Database, settings: Settings, step: str) -> StepState:
+    """The state of the step of this name. Raises UsageError."""
     names = []
     for state in await read_states(database, settings):
         if state.name == step:
@@ -76,7 +77,7 @@ async def _find(database: Database, settings: Settings, step: str) -> StepState:
 
 
 async def _clear(session: Session, state: StepState) -> int:
-    """Make a step count as not done; how many runs did. Raises CheckFailed while it is being done."""
+    """Make a step count as not done; the number of runs cleared. Raises CheckFailed while it is being done."""
     week = state.week
     if await queued_locks(session, [step_lock(state.name, week)]):
         raise CheckFailed(

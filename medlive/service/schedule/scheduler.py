@@ -1,8 +1,9 @@
 """The scheduler: the stored rows and the clock say which steps are due, each recorded as a run.
 
-Each step is a task of its own, so that one which is slow or hangs delays no other. The rows are read when something
-has changed, and before steps are begun, so looking once too often changes nothing. The database's clock is read at
-every wake. An advisory lock keeps one scheduler active.
+`run_scheduler` runs the due steps, each in an asyncio task of its own, so that one which is slow or hangs delays no
+other; `step_work` is what a step's job does, here or in a worker. The rows are read when something has changed, and
+before steps are begun, so looking once too often changes nothing. The database's clock is read at every wake. An
+advisory lock keeps one scheduler active.
 """
 
 import asyncio
@@ -76,11 +77,13 @@ LOOK_AGAIN_MINUTES = 10
 _TAKE_LOCK = "SELECT pg_try_advisory_lock(:key)"
 _HAS_LOCK = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = :key AND pid = pg_backend_pid()"
 GRACE_S = 3.0
-"""How long threads under curation may take when the scheduler is stopped; then they are cancelled."""
+"""Seconds that threads under curation get when the scheduler is stopped; then they are cancelled."""
 
+# Shows a message to whoever runs the scheduler
 Notify = Callable[[str], None]
 Counts = dict[str, Any]
 """What a step did; "problem" is there if it failed."""
+# Does a step for an ISO week
 Work = Callable[[Database, Settings, str], Awaitable[Counts]]
 
 
@@ -133,11 +136,11 @@ class _Runner:
     clock: Clock
     once: bool
     results: list[StepResult] = field(default_factory=list)
-    sent: set[object] = field(default_factory=set)
+    sent: set[object] = field(default_factory=set)  # Blocked steps that were reported
     tried: set[tuple[str, str]] = field(default_factory=set)
     """Steps and weeks that were begun, and wait for a change before they are run again."""
     known: object = None
-    """The steps' slots, the latest clearing and the ten minutes at the last look; a change empties `tried`."""
+    """The steps' slots, the latest clearing and the ten-minute period at the last look; a change empties `tried`."""
     running: dict[str, asyncio.Task[bool]] = field(default_factory=dict)
 
     async def work(
@@ -198,8 +201,9 @@ class _Runner:
         for name in list(self.running):
             if self.running[name].done():
                 is_changed = True
-                # The result raises what ended it. Late threads are queued, and what waited continues; but two steps
-                # that are to be run again do not begin each other without a pause.
+                # `result` raises what ended the step. A step that ended lets the others be tried again: late threads
+                # are queued, and what waited goes on. One that is to be run again does not, since two such steps
+                # would begin each other without a pause.
                 if self.running.pop(name).result():
                     self.tried = {key for key in self.tried if key[0] == name}
         if not is_changed:
@@ -210,10 +214,11 @@ class _Runner:
                 self.running[step.name] = asyncio.create_task(work)
 
     async def _moment(self, session: Session) -> datetime:
+        """The present moment by `clock`, or else by the database's."""
         return self.clock() if self.clock else await read_clock(session)
 
     async def _find_due(self) -> list[StepState]:
-        """The due steps that were not tried, by the rows; what is blocked is said once."""
+        """The due steps that are not in `tried`, by the stored rows; each blocked step is reported once."""
         async with self.database.begin() as session:
             moment = await self._moment(session)
             for record in await forget_ahead(session, moment):
@@ -226,10 +231,10 @@ class _Runner:
         )
         due = [s for s in steps.due_steps(states) if (s.name, s.week) not in self.tried]
         for state in states:
-            # What is waited for changes with every thread, and is said once.
+            # What a step waits for changes with every thread: its wait is reported once.
             key = (state.name, state.week, state.waits or state.why)
             is_new = state.status == "blocked" and key not in self.sent
-            # What is done one by one may end the wait.
+            # With `once` the due steps run one by one, and may end the wait.
             if is_new and not (self.once and due and state.waits):
                 self.sent.add(key)
                 why = str(state.why)
@@ -238,6 +243,7 @@ class _Runner:
         return due
 
     def _note(self, step: StepState, state: str, detail: str) -> None:
+        """Add the result of a step."""
         result = {"command": step.command, "iso_week": step.week}
         self.results.append(result | {"state": state, "detail": detail})
 
@@ -267,9 +273,10 @@ class _Runner:
 def step_work(
     database: Database, settings: Settings, latest: str = ""
 ) -> Callable[[str, str], Awaitable[None]]:
-    """The work of a weekly step's job, for weeks up to the present one, or `latest`."""
+    """The work of a weekly step's job; it refuses weeks after the present one, or after `latest` if that is later."""
 
     async def work(step: str, week: str) -> None:
+        """Run a step for a week, unless the week or the step before it is yet to come."""
         async with database.begin() as session:
             present = iso_week(await read_clock(session))
             _, runs = await runs_of_week(session, week)
@@ -304,7 +311,7 @@ async def run_step(
         except DatabaseUnavailable:
             raise
         except EvidenceUnavailable as error:
-            # It is missed, and named by a check of its own: the step is due as soon as it is there.
+            # A check of its own reports missing evidence; the step is due again as soon as there is some.
             run.counts = {steps.AGAIN: describe(error)}
         except MedliveError as error:
             run.counts = {"problem": describe(error)}
@@ -317,6 +324,7 @@ async def run_step(
 async def _harvest(
     database: Database, settings: Settings, source: str, week: str
 ) -> Counts:
+    """Harvest a source for the week."""
     done = await harvest_source(
         database, settings, select_sources(settings, [source])[source], week=week
     )
@@ -386,6 +394,7 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
 
 
 async def _retention(database: Database, settings: Settings, week: str) -> Counts:
+    """Delete old raw pages, and old answers of literature services."""
     counts: Counts = dict(await apply_retention(database, settings))
     answers = PostgresAnswers(database, days=settings.evidence.online_days)
     counts["answers"] = await answers.delete_old()

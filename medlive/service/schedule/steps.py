@@ -30,14 +30,15 @@ from medlive.sources.registry import known_sites
 WEEK = timedelta(days=7)
 RETRY_AFTER = timedelta(hours=1)
 """How long a failed step waits, unless run with `--once`; twice as long after each further failure of the week."""
-MOST_RETRY_AFTER = timedelta(hours=12)
+MOST_RETRY_AFTER = timedelta(hours=12)  # The longest such wait
 OVERDUE_AFTER = timedelta(hours=24)
 """When an unfinished step is overdue: a polite harvest may take most of a day."""
 PATIENCE = timedelta(hours=6)
-"""How long retention waits for a harvest, and for how long a harvest or a queueing may have begun before."""
+"""How long retention waits for harvests, and how long after their begin harvests and the queueing are waited for."""
 NO_CONTACT = (
     "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 )
+# The steps beside harvests; "queue" filters and queues new threads, and curates them where no worker does
 QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
 AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
@@ -174,7 +175,7 @@ async def read_states(
             times, history, moment, blocked=blocked, ignore_retry=again
         )
         recent = recently_begun(states, history, moment)
-        # In their order: the backup, which is the last, waits for what waits itself.
+        # In this order: the backup comes last, and waits for steps that themselves wait.
         for place, state in enumerate(states):
             if state.status != "due" or state.name not in limits:
                 continue
@@ -185,7 +186,7 @@ async def read_states(
                 continue
             known = stored.get((state.name, state.week))
             since, is_over = known or (moment, False)
-            # One that was noted by a clock which was ahead begins now.
+            # A wait that was noted by a clock which was ahead begins now.
             since, limit = min(moment, since), limits[state.name]
             is_over = is_over or moment - since >= limit
             if keep and (since, is_over) != known:
@@ -348,9 +349,10 @@ def _retry_time(
 
 
 def _delays_count_from(name: str, history: History) -> datetime | None:
-    """The first harvest; None where only files are imported: then nothing is overdue.
+    """The moment from which a step can be overdue: the first harvest (of its source); None: it never is.
 
-    Neither is what follows a freeze: whoever freezes by cron need not verify by the scheduler.
+    Nothing is overdue where only files are imported, nor is what follows a freeze: whoever freezes by cron need not
+    verify by the scheduler.
     """
     if name in AFTER:
         return None
@@ -363,7 +365,7 @@ def _delays_count_from(name: str, history: History) -> datetime | None:
 def _read_history(
     name: str, time: WeeklyTime, moment: datetime, history: History
 ) -> tuple[str | None, bool, Run | None]:
-    """The latest week a step was done for, whether it is due for its slot's, and its latest run."""
+    """The latest week that a step was done for, whether it is due for its slot's week, and its latest run."""
     slot_week = iso_week(latest_slot(moment, time))
     is_expected = slot_week == iso_week(moment)
     latest, done_week = history.latest.get(command_of(name)), _week_done(name, history)
@@ -373,12 +375,12 @@ def _read_history(
     elif name in AFTER:
         is_expected = slot_week == _week_done(AFTER[name], history)
     else:
-        # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
+        # An earlier week is caught up only if something ran by then (for a freeze: since the last frozen week).
         after = ""
         if name == FREEZE:
             after = done_week or ""
             if at := history.frozen_at:
-                # The scheduler's run ends after the snapshot is frozen and has the counts; or a later one by hand.
+                # The scheduler's run ends after its freeze, and has the counts; a later freeze was by hand.
                 by_hand = Run(done_week, RunOutcome.DONE, at, at, {})
                 latest = max(latest or by_hand, by_hand, key=_end_of)
         elif name == QUEUE:
@@ -413,6 +415,7 @@ def _has_late_threads(history: History, week: str) -> bool:
 
 
 def _end_of(run: Run) -> datetime:
+    """When a run ended; when it began, while it has not."""
     return run.finished_at or run.started_at
 
 
@@ -422,6 +425,7 @@ def command_of(name: str) -> str:
 
 
 def _newest(*candidates: Run | None) -> Run | None:
+    """The run that began last; None without any."""
     return max(
         filter(None, candidates),
         key=lambda run: run.started_at,

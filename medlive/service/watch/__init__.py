@@ -1,1 +1,1 @@
-"""What is looked at: the checks and the loop that reports them, status, a week, figures, `medlive doctor`."""
+"""Watch an instance: checks and messages about them, status and week reports, metrics, and `medlive doctor`."""

@@ -23,22 +23,22 @@ from medlive.service.week_budget import week_limits
 from .facts import Facts
 
 ENDS_AFTER = timedelta(minutes=5)
-"""A problem that was not seen for so long has ended; one that comes and goes is one problem."""
+"""A problem that was not seen for this long has ended; one that comes and goes is one problem."""
 SILENT_AFTER = timedelta(minutes=3)
 """A scheduler is heard every minute."""
 UNSERVED_AFTER = timedelta(minutes=2)
-"""Jobs may wait so long for a worker that is being restarted."""
+"""Jobs may wait this long for a worker that is being restarted."""
 BY_HAND_WITHIN = timedelta(days=8)
-"""An instance that never had a lasting scheduler is run by cron where a step began so recently."""
+"""An instance that never had a lasting scheduler counts as run by cron if a step began within this time."""
 LONGEST_PAUSE = timedelta(minutes=30)
 """How long nothing may be decided while jobs wait."""
 ALIKE = 3
 ALIKE_SHARE = 0.01
-"""Threads that fail alike are a problem from so many on, and so large a share of a week's threads."""
+"""Threads that fail alike are a problem if they are at least ALIKE, and this share of a week's threads."""
 
 
 Finding = tuple[str, ...]
-"""A sentence, what to do about it and, where it is about something in particular, what that is."""
+"""A sentence, what to do about it and, if it is about one thing (a queue, a source), that thing's name."""
 Check = Callable[[Facts], Iterator[Finding]]
 
 
@@ -60,7 +60,7 @@ def find_problems(facts: Facts) -> list[OpenProblemRow]:
 
 
 async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow]:
-    """Every problem now; of another machine those that its scheduler has stored. Raises DatabaseUnavailable."""
+    """Every problem now; LOCAL ones of another machine as its scheduler stored them. Raises DatabaseUnavailable."""
     problems = find_problems(facts)
     stored = {problem.key: problem for problem in await database.ask(watch.list_open)}
     for problem in problems:
@@ -273,7 +273,7 @@ def step_failed(facts: Facts) -> Iterator[Finding]:
 
 
 def has_failed(step: StepState, facts: Facts) -> bool:
-    """Whether a step's latest run for its week failed, or one before it while that is still at work."""
+    """Whether a step's latest run for its week failed, or, while that one still runs, an earlier one did."""
     run = step.latest
     if run is None or run.week != step.week:
         return False
@@ -374,7 +374,7 @@ CHECKS: Mapping[Check, Severity] = {
 }
 """All checks, in the order in which `status --check` prints what they find; a check's code is its name."""
 LOCAL = ("disk", "evidence")
-"""The codes of those that read what only the machine itself knows."""
+"""The codes of checks that read what only the machine itself knows."""
 
 _BACKUP = command_of(BACKUP)
 _BACK_UP_AGAIN = "`medlive week run backup`"
@@ -382,9 +382,11 @@ _STEP_HINT = "`medlive status` shows the steps; what failed is tried again by it
 
 
 def _last(step: StepState) -> str:
+    """The counts or the problem of a step's latest run."""
     assert step.latest
     return summarize_counts(step.latest.counts)
 
 
 def _minute(moment: datetime) -> str:
+    """A moment to the minute."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -1,7 +1,7 @@
 """`medlive doctor`: tries for real what a week needs, before the week does.
 
 Each examination asks one thing of the set-up and yields findings, one line each: what was tried, what came out, and
-what to do. Whatever it raises is one more; the next one runs in any case.
+what to do. An error that it raises is a finding too, and the next examination runs in any case.
 """
 
 import os
@@ -39,11 +39,12 @@ class Diagnosis:
     health: Literal["good", "warning", "bad"]
     text: str
     next_step: str = ""
-    subject: str = ""  # "": the examination's
+    subject: str = ""  # "" for the examination's name
 
 
 _SUBJECT = "fever treatment"
 """What is searched for."""
+# Lines of the report, and what yields them
 Diagnoses = AsyncIterator[Diagnosis]
 Examination = Callable[[Settings], Diagnoses]
 
@@ -148,6 +149,7 @@ async def examine_roles(settings: Settings) -> Diagnoses:
 
 
 def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Diagnosis:
+    """Whether a role's reply to the test is by its model, as asked for, and with usage and a price."""
     if reply.model != role.model and not role.allow_unpinned:
         answered = "an unnamed model" if reply.model == UNNAMED else repr(reply.model)
         return Diagnosis(
@@ -186,11 +188,11 @@ def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Diagnosis
 
 
 async def examine_evidence(settings: Settings) -> Diagnoses:
-    """Whether the index opens, every file has its digest, and a search ends with passages; so for each service."""
+    """Whether the index opens, each file has its digest, and a search there and by each service ends with passages."""
 
     if settings.evidence.online:
         async with open_database(settings) as database:
-            # Whatever was stored of what they answered
+            # They are asked, even where their answers are stored
             retriever = open_online(settings, database, use_stored=False)
             assert retriever
             async with aclosing(retriever):
@@ -210,7 +212,7 @@ async def examine_evidence(settings: Settings) -> Diagnoses:
         (hits,) = await index.search([(_SUBJECT,)], k=3)
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
         yield _judge_search(len(hits), step, "evidence")
-        read = {language for side in index.dense for language in side.weights}
+        read = {language for encoder in index.dense for language in encoder.weights}
         if read and (lacking := [name for name in LANGUAGES if name not in read]):
             text = (
                 f"searched by words alone in {', '.join(lacking)}: no encoder reads it"
@@ -223,6 +225,7 @@ async def examine_evidence(settings: Settings) -> Diagnoses:
 
 
 def _judge_search(passages: int, step: str, subject: str) -> Diagnosis:
+    """Whether a search found passages; `step` is what to do without."""
     if not passages:
         return Diagnosis("warning", f"no passage on {_SUBJECT}", step, subject)
     return Diagnosis("good", "it answers with passages", subject=subject)

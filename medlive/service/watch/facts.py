@@ -40,20 +40,21 @@ class Facts:
     moment: datetime  # By the database's clock
     in_use: bool  # Whether anything was ever harvested or imported
     scheduler_active: bool
-    scheduler_heard: datetime | None  # When one last was; None: never
+    # When a lasting scheduler was last heard; None: never
+    scheduler_heard: datetime | None
     history: History
     steps: Sequence[StepState]
     workers: Mapping[str, int]  # Queue → processes that serve it
     queues: Sequence[Record]
-    waiting_workers: Sequence[WorkerRow]  # That are heard of and take no jobs
+    waiting_workers: Sequence[WorkerRow]  # Live workers that take no jobs
     lost_threads: int  # Threads that nothing will take up
     decided_at: datetime | None  # When the latest attempt ended; None: never
-    decided: int  # Threads that engines decided within a week
+    decided: int  # Threads that engines decided, or failed, in a week
     failed_jobs: Sequence[Record]
     failed_threads: Sequence[Record]
     sources: Sequence[SourceInfo]
     circuits: Sequence[Opening]
-    week: Mapping[str, Any]  # Of `read_spending`
+    week: Mapping[str, Any]  # As `read_spending` returns it
     undelivered: Sequence[OutboxRow]
     missing_rights: Sequence[Record]
     # That this machine's clock and the database's do not agree
@@ -165,7 +166,7 @@ def _read_disks(
 def _configured_circuits(settings: Settings) -> set[str]:
     """The keys of the roles' circuits; their endpoints where a role's key is not in this environment.
 
-    The workers' may hold it: then their circuit has another key than this process could make.
+    The workers' environment may hold it; then their circuit has a key that this process cannot make.
     """
     circuits: set[str] = {*settings.evidence.online}  # Named by the service
     for _, role in settings.roles:

@@ -88,7 +88,7 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
 
 
 def _watched(facts: Facts) -> Iterator[tuple[str, str, float]]:
-    """Metric, its label, its value: what the checks' facts say."""
+    """(metric, label, value) of what the checks' facts say."""
     for state in facts.steps:
         if run := state.latest:
             began = run.started_at.timestamp()

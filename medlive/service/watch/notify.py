@@ -1,7 +1,7 @@
-"""Messages to operators: about what the checks find once a minute, by webhook (JSON, POST) and e-mail.
+"""Messages to operators about what the checks find, by webhook (JSON, POST) and e-mail.
 
-A dead man's switch misses its beat where nobody looks. Messages are written to the database first, and sent until a
-place has taken them.
+`keep_looking` runs the checks once a minute; a dead man's switch misses its `beat` where nobody looks. Messages are
+written to the database first, and sent until each configured place (webhook, e-mail) has taken them.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ from .facts import Clock, read_facts
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 15.0
-_SLOW_S = 5.0
-_AT_ONCE = 20  # Messages for each place
+_SLOW_S = 5.0  # A place that takes longer is slow
+_AT_ONCE = 20  # Most messages sent to a place at once
 _WAITS = tuple(timedelta(minutes=n) for n in (1, 5, 30, 60, 240, 720))
 """How long a message waits after each attempt that failed; the last is repeated."""
 
@@ -70,7 +70,7 @@ async def write_message(
 async def deliver(database: Database, section: NotifySection) -> int:
     """Send what is due; how many messages were delivered. A place that cannot be reached is tried again later.
 
-    One that is slow is sent no more this time: whoever sends has other things to do every minute.
+    A place that is slow is sent no more this time, since the caller has other things to do every minute.
     """
     delivered, slow = 0, set[str]()
     for message in await database.ask(watch.due_messages, _AT_ONCE):
@@ -128,6 +128,7 @@ async def beat(section: NotifySection) -> None:
 
 @contextmanager
 def _delivery(what: str) -> Iterator[None]:
+    """Raise ServiceUnavailable for any error of sending."""
     try:
         yield
     except (
@@ -144,6 +145,7 @@ def _delivery(what: str) -> Iterator[None]:
 
 
 async def _post(url: str, content: bytes, kind: str) -> None:
+    """Send content of a type by POST. Raises what httpx2 raises."""
     remember(url)  # httpx2 logs addresses
     headers = {"Content-Type": kind}
     async with httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client:
@@ -152,6 +154,7 @@ async def _post(url: str, content: bytes, kind: str) -> None:
 
 
 def _mail(section: NotifySection, text: str) -> None:
+    """Send a text to the configured addresses by SMTP; blocking."""
     text = printable_lines(text)
     subject, _, _ = text.partition("\n")
     mail = EmailMessage()
@@ -185,8 +188,9 @@ async def look(
 ) -> list[OpenProblemRow]:
     """Run every check, store what they find, and send messages about it; the problems.
 
-    `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable; other
-    faults are logged, since they must stop no step. The problems are those found until then.
+    `heard`: a scheduler that goes on working is looking, which is stored and, if all is well, sent as a `beat`. Raises
+    DatabaseUnavailable; other faults are logged, since they must stop no step, and the problems are those found until
+    then.
     """
     problems: list[OpenProblemRow] = []
     try:

@@ -41,7 +41,7 @@ from .facts import Facts, read_facts
 async def read_problems(
     database: Database, settings: Settings, facts: Facts | None = None
 ) -> list[dict[str, Any]]:
-    """Each thing a person must look at, by the facts or else those of now, as JSON values.
+    """Each problem that a person must look at, by `facts` (None: those of now), as JSON values.
 
     Raises ConfigError and DatabaseUnavailable.
     """
@@ -68,9 +68,9 @@ async def acknowledge(
     why: str | None,
     by: str | None,
 ) -> list[dict[str, Any]]:
-    """Take on every problem of a code, so that no more messages are sent about it; the problems.
+    """Acknowledge every problem of a code, so that no messages are sent about it for `lasts` (None: until it ends).
 
-    Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
+    Returns the problems. Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
     why, by = check_given_reason(why), check_person_name(by)
     problems = await checks.read_problems(
@@ -91,7 +91,7 @@ async def acknowledge(
 async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     """Sources and weekly steps as JSON values, and whether a scheduler runs.
 
-    "problems" has each thing a person must look at.
+    "problems" is as `read_problems` returns it.
     """
     facts = await read_facts(database, settings)
     return {
@@ -154,9 +154,9 @@ async def read_week(
 
     "harvests" and "steps" have a row for the latest run of each; the cost of the queueing is that of all replies
     from its begin to the freeze's. "standing" says how many of the threads queued for the week are settled;
-    "threads" counts those that changed in the week by where they stand now, from the filters on; "cost" is what the
-    replies stored in the week cost in all; "by_paper" counts the decisions begun in the week beside what the paper's
-    own rule would have made of them; "proofs" are those of the decisions begun in the week; "snapshot" is None
+    "threads" counts those that changed in the week by their present stage and outcome, from the filters on; "cost" is
+    what the replies stored in the week cost in all; "by_paper" counts the decisions begun in the week beside what the
+    paper's own rule would have made of them; "proofs" are those of the decisions begun in the week; "snapshot" is None
     before the week is frozen.
     """
     since, until = week_bounds(week)
@@ -208,6 +208,7 @@ async def _spent(session: Session, since: datetime, until: datetime) -> Spent | 
 
 
 async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
+    """A week's snapshot in short; None before its freeze begins."""
     info = await find_snapshot(session, week)
     if info is None:
         return None
@@ -226,7 +227,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
-    """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
+    """A run of a step, as JSON values; times in UTC. "took" is None unless it ended and was begun once."""
     took = None
     if run.finished_at and run.starts == 1:
         span = run.finished_at - run.started_at

@@ -1,1 +1,1 @@
-"""Jobs of the queues, and the worker that does them until it is stopped."""
+"""The job queues: put jobs in, take and end them, and the worker that does them until it is stopped."""

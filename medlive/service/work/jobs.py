@@ -1,4 +1,6 @@
-"""Jobs in PostgreSQL, by Procrastinate: deferred in the transaction of their rows, run by those who serve a queue.
+"""The job queues in PostgreSQL, by Procrastinate: defer jobs in the transaction of their rows, and run them.
+
+`defer_*` put jobs in; `run_until_stopped` (a worker), `run_until_drained` and `run_step_job` do them.
 
 A job is known by its queueing lock, so that it is deferred once. A job that a stop breaks off waits again at once;
 a killed process leaves its jobs "doing", and others take them over once its heartbeat is older than STALLED_AFTER_S.
@@ -55,15 +57,15 @@ from .taken import (
 
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
-HEARTBEAT_S = 3.0
-NEVER_S = 10 * 365 * 86_400.0
+HEARTBEAT_S = 3.0  # Between a worker's signs of life
+NEVER_S = 10 * 365 * 86_400.0  # Ten years
 ABORT_POLL_S = 60.0
 """Aborts are notified; this is for a notification that was lost."""
-POLL_S = 0.2
+POLL_S = 0.2  # Between looks at a step's job
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-"""When a job that is put back may begin: at once, by whichever clock."""
+"""When a job that is put back may begin: at once, by any clock."""
 CONNECT_S = 10.0
-"""How long a question to the queue waits for a connection."""
+"""Seconds that a query of the queue waits for a connection."""
 
 
 def open_app(database: Database) -> procrastinate.App:
@@ -132,7 +134,7 @@ async def defer_step(
 ) -> str:
     """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
     lock = step_lock(name, week)
-    # Else a worker may have taken another's job between the look and the insert, and no index would refuse a second.
+    # Else a worker could take the step's job between the look and the insert, and no index would refuse a second.
     await defer_alone(session, lock)
     task = _DEFERRER.configure_task(
         STEP,
@@ -146,7 +148,7 @@ async def defer_step(
 
 
 async def _defer(session: Session, *wanted: Job) -> int:
-    """Insert the jobs of whose queueing lock none is queued or being done; how many."""
+    """Insert the jobs whose queueing lock no queued or running job has; how many."""
     queued = await queued_locks(session, [str(job.queueing_lock) for job in wanted])
     jobs = [job for job in wanted if job.queueing_lock not in queued]
     if not jobs:
@@ -178,7 +180,7 @@ async def run_until_drained(
     concurrency: int,
     grace_s: float | None = None,
 ) -> int:
-    """Curate in this process until that queue is empty, also what waits after a failure or was a dead worker's.
+    """Do the jobs of the queue `curate` in this process until it is empty, also delayed ones and dead workers'.
 
     Ends earlier when no further job can be done here: an open circuit, a spent budget; the number of jobs that are
     left. On cancellation, running jobs are finished first, for at most `grace_s` seconds if given. Raises
@@ -258,6 +260,7 @@ async def run_until_stopped(
 
 
 async def _repeat(work: Callable[[], Awaitable[object]]) -> None:
+    """Do `work` every HEARTBEAT_S, until cancelled."""
     while True:
         await work()
         await asyncio.sleep(HEARTBEAT_S)
@@ -300,7 +303,7 @@ async def run_step_job(
 async def _drain(
     jobs: Jobs, queue: Queue, concurrency: int, grace_s: float | None
 ) -> None:
-    """Do the jobs of a queue that can begin."""
+    """Do the jobs of a queue that can begin now."""
     async with lock_connection(jobs.database) as connection:
         jobs.claims = NameLocks(connection)
         await _work(jobs, [queue], concurrency, grace_s, wait=False)
@@ -314,12 +317,12 @@ async def _work(
     *,
     wait: bool,
 ) -> None:
-    """Do jobs until it is stopped or, where it does not `wait` for more, all are done.
+    """Do jobs until the worker is stopped or, without `wait`, none can begin any more.
 
-    On cancellation no more are taken, and those that last longer than `grace_s` are broken off. Raises
+    On cancellation no more are taken, and jobs that last longer than `grace_s` are broken off. Raises
     DatabaseUnavailable when jobs cannot be ended any more.
     """
-    app = copy.copy(jobs.app)  # of its own, since the jobs that it takes are its own
+    app = copy.copy(jobs.app)  # A copy, since its job manager is this call's
     app.job_manager = jobs
     jobs.worker = Worker(
         app,
@@ -330,7 +333,7 @@ async def _work(
         install_signal_handlers=False,
         delete_jobs="successful",
         update_heartbeat_interval=HEARTBEAT_S,
-        # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
+        # A worker that is removed for its heartbeat's age could fetch no more jobs; a dead one leaves one small row.
         stalled_worker_timeout=NEVER_S,
         abort_job_polling_interval=ABORT_POLL_S,
         fetch_job_polling_interval=HEARTBEAT_S,
@@ -367,14 +370,14 @@ async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
                 task.cancel()
     for task in tasks:
         if not task.cancelled():
-            # Known otherwise: asyncio names in the log the errors that nobody took.
+            # Known otherwise; asyncio would log an error that nobody asked for.
             task.exception()
     if is_cancelled:
         raise asyncio.CancelledError
 
 
 async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
-    """Put the jobs of workers without a heartbeat for STALLED_AFTER_S back."""
+    """Put back the jobs of workers whose latest heartbeat is older than STALLED_AFTER_S."""
     for queue in queues:
         stalled = await app.job_manager.get_stalled_jobs(
             queue=queue, seconds_since_heartbeat=STALLED_AFTER_S
@@ -389,7 +392,7 @@ _log = logging.getLogger(__name__)
 
 
 async def queue_lost(database: Database) -> int:
-    """Queue threads that wait for nothing; how many."""
+    """Queue threads that wait though no job or decision will take them up; how many."""
     async with database.begin() as session:
         await forget_failures(session)
         queued = await defer_revisions(session, await find_lost(session))

@@ -1,10 +1,11 @@
-"""Which jobs a worker takes now, and how each ends: done, failed with its reason, or given back.
+"""Which jobs a worker takes now (`Readiness`), and how each ends (`run_job`, `Jobs`): done, failed, or given back.
 
 Whoever may write the table of jobs must not make a worker do what its queue is not for: `check_job` refuses that.
 
 A job that meets a state of its surroundings (an open circuit, a spent budget, no evidence, no rights, a full disk,
 a wrong configuration) is given back, and its queue is paused: no further job of it is taken. After a while jobs are
-let through. When one gets on the pause ends; otherwise the wait doubles. A state is logged when it begins and ends.
+let through. When one is done, or fails for a reason of its own, the pause ends; otherwise the wait doubles. A state is
+logged when it begins and ends.
 
 A job is also given back when its worker is stopped or the database is lost; no attempt is counted. One that fails for
 another reason keeps it in `job_failures`.
@@ -58,10 +59,12 @@ from medlive.sources.registry import known_sites
 
 _log = logging.getLogger(__name__)
 
+# Tasks: curate a thread's revision, prove a case's rubric, run a weekly step
 CURATE = "medlive:curate_revision"
 PROVE = "medlive:prove_case"
 STEP = "medlive:step"
 
+# Task → the types of its arguments
 _ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     CURATE: {"revision": int},
     PROVE: {"case_id": str, "revision": int},
@@ -94,11 +97,13 @@ def check_job(
         raise CheckFailed(f"refused: expected {queued}, got {text}")
 
 
+# Seconds that a queue pauses at first, at most, and at least
 FIRST_WAIT_S = 30.0
 MOST_WAIT_S = 300.0
 LEAST_WAIT_S = 0.2
-NEVER = float("inf")
+NEVER = float("inf")  # For a pause that lets no job through
 
+# The errors that are states of the surroundings
 _SURROUNDINGS = (BudgetSpent, ConfigError, MissingExtra, ServiceUnavailable)
 
 
@@ -126,13 +131,13 @@ class Pause:
 
 
 class Readiness:
-    """What a worker takes jobs of. One event loop at a time."""
+    """The queues whose jobs a worker takes now, and why not others'. For one event loop at a time."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds."""
         self._clock = clock
         self.pauses: dict[str, Pause] = {}
-        """By queue; one that is due lasts until a job gets on."""
+        """By queue; a pause that is due lasts until a job is done."""
 
     def is_open(self, queue: str) -> bool:
         """Whether jobs of a queue may be taken now."""
@@ -185,25 +190,28 @@ RETRY_AFTER_S: Mapping[str, Sequence[int]] = {
     "endpoint_unavailable": (60, 300, 1800, *[4 * 3600] * 6)
 }
 """Reason for which a thread failed → how long its job waits, attempt by attempt, for a day in all. A job that has
-waited so often, or failed for another reason, is left to the next `medlive curate` or weekly step."""
+waited that often, or failed for another reason, is left to the next `medlive curate` or weekly step."""
 
 _RAISED = "P0001"
 """The state of what Procrastinate's functions raise where a job is not in the state to be ended."""
 
 Work = Callable[..., Awaitable[str | None]]
-"""Does a job with these arguments; why its thread failed, where it is to be tried again."""
+"""Does a job with its arguments; returns why its thread failed if the job is to be tried again, else None."""
 Works = Mapping[str, Work]
 """By the name of the task."""
 
 
 class _GivenBack(Exception):
-    """The job waits for whoever can do it, for so many seconds at least."""
+    """The job is given back, and may begin again after the given number of seconds."""
 
 
 class Retry(BaseRetryStrategy):
+    """Tells Procrastinate to put back a job that was given back or broken off; any other error ends it."""
+
     def get_retry_decision(
         self, *, exception: BaseException, job: Job
     ) -> RetryDecision | None:
+        """See BaseRetryStrategy."""
         match exception:
             case _GivenBack(args=[wait_s]):
                 return RetryDecision(retry_in={"milliseconds": int(wait_s * 1000)})
@@ -215,8 +223,8 @@ class Retry(BaseRetryStrategy):
 class Jobs(JobManager):
     """Takes jobs of the queues that are ready, and ends them by the database's clock.
 
-    A job that another worker has ended leaves no trace in the log. Once one cannot be ended here, for the
-    database is lost, all are broken off, and others take them over.
+    That another worker has ended a job is no error. Once a job cannot be ended here, since the database is lost, all
+    are broken off, and other workers take them over.
     """
 
     def __init__(
@@ -226,16 +234,16 @@ class Jobs(JobManager):
         works: Works,
         readiness: Readiness,
     ) -> None:
-        """`works` says what is done, `readiness` of which queues."""
+        """`works` has the work of each task, `readiness` the queues whose jobs are taken."""
         super().__init__(app.connector)
         self.app, self.database = app, database
         self.works, self.readiness = works, readiness
         self.claims: NameLocks | None = None
-        """The names of the jobs that are being done."""
+        """Locks on the names of the jobs that are being done."""
         self.cause: Exception | None = None
         """Why jobs can no longer be ended here."""
         self.tasks: set[asyncio.Task[object]] = set()
-        """What is being done."""
+        """The tasks of the jobs that are being done."""
         self.worker: Worker | None = None
         self.is_stopping = False
 
@@ -314,6 +322,7 @@ class Jobs(JobManager):
         job: Job,
         end: Callable[[], Awaitable[None]],
     ) -> None:
+        """Await `end`, which ends the job; when that fails twice for the connection, lose all jobs."""
         for is_last in (False, True):  # again in case the connection was lost
             try:
                 if self.cause is None:

@@ -1,6 +1,6 @@
-"""A worker: a process that serves some of the queues until it is stopped.
+"""A worker (`run_worker`): a process that does the jobs of some queues until it is stopped.
 
-Beside its jobs it is reported, and pauses end when they can.
+Meanwhile a `Monitor` reports it to the database, and ends pauses whose obstacle is gone.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ from .taken import (
 )
 
 MISSING_S = 30.0
-"""How often an evidence index or a key is looked for that was missing or damaged."""
+"""Seconds between looks for an evidence index or a key that was missing or damaged."""
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ async def run_worker(
 
 @dataclass
 class Monitor:
-    """Looks after one worker."""
+    """Reports one worker to the database, and ends the pauses of its queues."""
 
     queues: Sequence[Queue]
     jobs: Jobs
@@ -140,7 +140,8 @@ class Monitor:
     settings: Settings
     stop: asyncio.Event  # Set when the worker is to end
     number: int | None = None
-    """The worker's; None: it is not reported as yet."""
+    """The worker's number; None: it is not reported as yet."""
+    # When a missing index or key was last looked for
     searched_at: float = field(default_factory=time.monotonic)
     is_forbidden: bool = False
     """Whether the log says already that a right to report the worker is missing."""
@@ -208,4 +209,4 @@ class Monitor:
                 self.searched_at = time.monotonic()
                 with suppress(EvidenceUnavailable, ConfigError):
                     async with open_pipeline(self.settings, self.jobs.database):
-                        self.jobs.stop()  # it begins anew
+                        self.jobs.stop()  # `run_worker` begins again
