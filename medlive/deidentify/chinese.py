@@ -101,6 +101,7 @@ _NOT_CALLED = re.compile("[医救车人护他她你了来过着它们起不啥�
 _ESTATE_CHAR = re.compile(r"[\u4e00-\u9fffA-Za-z0-9]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _HOSPITAL = re.compile(rf"(?:{_any('hospitals')})(?:[一二三]?医院)?")
+# Function words, which are in no name of a place
 _FUNCTION = "[的在去到和及与是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
 _WIDE_AREA = "[病疫灾辖郊城山库矿流行风险危重中高低]"
 _CITY = re.compile(
@@ -151,6 +152,7 @@ _GREETING_BEFORE = re.compile(
 _NOT_NAMES = _words("not names")
 _NOT_IN_NAMES = characters("particles") | characters("body and illness")
 _ILLNESS_ENDS = frozenset("斑疣癣疸疹疮症病炎癌瘤虑郁")
+# Characters that cannot follow an ambiguous surname in a name
 _NOT_AFTER_RARE = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
 _PET_NAME = re.compile(
     r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)"
@@ -300,6 +302,7 @@ def _is_listed_name(name: str) -> bool:
     return _is_full_name(name) or (name[0] in "小老阿" and name[1:] in _SURNAMES)
 
 
+# One part of an address, with its unit: district, town, street, estate
 _CHAIN = re.compile(
     rf"(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|(?<!地)区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区"
     r"|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"

@@ -36,6 +36,7 @@ _URL = re.compile(
 _HANDLE = re.compile(
     r"(?<![A-Za-z0-9_.@])@ ?(?:[A-Za-z0-9_][A-Za-z0-9_.-]{1,30}(?<![.-])|[\u4e00-\u9fff][\w]{1,14})"
 )
+# A user's name: u/name, or after a label such as "username:"
 _USER = re.compile(
     r"(?<![a-z0-9/])/?u/(?P<reddit>[a-z0-9_-]{3,20})|(?<![a-z])(?:user ?name|screen ?name|user ?id|handle"
     r"|nick ?name|gamertag|login)(?: is|:|：|=)\s{0,2}(?P<user>[a-z0-9_.-]{3,30})(?<![.-])|(?:用户名|昵称|网名"
@@ -43,6 +44,7 @@ _USER = re.compile(
 )
 _NOT_A_NICK = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 
+# An account after a messenger's name
 _MESSENGER = re.compile(
     rf"(?:(?:{_any('messengers')}|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])"
     r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
@@ -74,6 +76,7 @@ _CN_PHONE = re.compile(
     r"|(?:(?:\+|00)86[- ]?)?\(?0\d{2,3}\)?[- ]{1,2}\d{3,4}[- ]?\d{4}|0(?:10|2\d)\d{8}"
 )
 _SPACED_MOBILE = re.compile(r"1(?:[-. ]{1,2}\d){10}")
+# Telephone numbers in national forms
 _NATIONAL = re.compile(
     r"0\d{2,4}[- ]\d{3,4}[- ]?\d{3,4}|07\d{3}[- ]?\d{3}[- ]?\d{3}|07\d{9}|04\d{2}[- ]?\d{3}[- ]?\d{3}"
     r"|[6-9]\d{4}[- ]?\d{5}|09\d{2}-?\d{3}-?\d{3}|03\d{2}[- ]\d{7}|\(0\d{2,4}\) ?\d{3,4}[- ]?\d{3,4}"
@@ -83,6 +86,7 @@ _PHONE_LABEL = re.compile(rf"{_any('phone labels')}[^\d\n。，！？]{{0,16}}$"
 _NOT_A_PHONE_LABEL = re.compile(
     r"(?:\b(?:case|order|record|lot|batch|ref|study|patient|account|policy) number|count)[^\d]{0,12}$"
 )
+# A telephone number only after a label
 _SHORT_PHONE = re.compile(
     r"\(?\d{2,4}\)?[-. ]\d{3,4}(?:[-. ]\d{3,4})?|\d{7,12}|\d{3,4}[ -]\d{3,4}"
 )

@@ -152,7 +152,7 @@ class Circuit:
             await self._open(cause, REFUSED_BACKOFF_S, most_s=MOST_REFUSED_BACKOFF_S)
 
     async def judged(self, problem: str | None) -> None:
-        """Count a new reply, which could be used (`problem` None) or not; open the circuit when none could for long."""
+        """Count a new reply, usable (`problem` None) or not; open the circuit after UNUSABLE unusable ones in a row."""
         if problem is None:
             self._strikes["unusable"] = 0
             await self._close()

@@ -55,8 +55,8 @@ def hide_known(text: str) -> str:
             secrets.add(value)
     # The longest first: one secret may begin with another.
     for secret in sorted(secrets, key=len, reverse=True):
-        for probe, pattern in _forms(secret):
-            if probe in text:
+        for part, pattern in _forms(secret):
+            if part in text:
                 text = pattern.sub(HIDDEN, text)
     return text
 

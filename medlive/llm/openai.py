@@ -277,7 +277,7 @@ class OpenAIEngine:
             self._limiter.leave(began, ended)
 
     async def _exchange(self, content: bytes, *, shaped: bool) -> Reply:
-        """Send a body and read the answer. Raises Refusal, except by a content filter, or Trouble."""
+        """Send a body and read the answer; a content filter's refusal is a Reply. Raises Refusal or Trouble."""
         started, limit_s = time.perf_counter(), self._settings.timeout_s
         try:
             async with asyncio.timeout(limit_s):
