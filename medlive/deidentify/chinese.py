@@ -1,4 +1,4 @@
-"""Chinese names and places, found by what stands around them: a title, an introduction, an office word."""
+"""`chinese_names` and `chinese_places`: names by titles, introductions and roles; places by their endings and lists."""
 
 import re
 from bisect import bisect_left
@@ -101,6 +101,7 @@ _NOT_CALLED = re.compile("[医救车人护他她你了来过着它们起不啥�
 _ESTATE_CHAR = re.compile(r"[\u4e00-\u9fffA-Za-z0-9]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _HOSPITAL = re.compile(rf"(?:{_any('hospitals')})(?:[一二三]?医院)?")
+# Function words, which are in no name of a place
 _FUNCTION = "[的在去到和及与是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
 _WIDE_AREA = "[病疫灾辖郊城山库矿流行风险危重中高低]"
 _CITY = re.compile(
@@ -151,6 +152,7 @@ _GREETING_BEFORE = re.compile(
 _NOT_NAMES = _words("not names")
 _NOT_IN_NAMES = characters("particles") | characters("body and illness")
 _ILLNESS_ENDS = frozenset("斑疣癣疸疹疮症病炎癌瘤虑郁")
+# Characters that cannot follow an ambiguous surname in a name
 _NOT_AFTER_RARE = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
 _PET_NAME = re.compile(
     r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)"
@@ -211,10 +213,12 @@ def _is_full_name(name: str) -> bool:
 
 
 def _is_pet_name(name: str) -> bool:
+    """Whether a name is formed as a child's pet name, as 豆豆 is."""
     return _PET_NAME.fullmatch(name) is not None and name not in _NOT_PET_NAMES
 
 
 def _is_introduced(match: re.Match[str]) -> bool:
+    """Whether the words after an introduction or a field's label are a name."""
     name, label = match["name"], match[0][: -len(match["name"])]
     if _NAME_FIELD.search(label) and name[0] in _AMBIGUOUS_SURNAMES:
         return name not in _NOT_NAMES and not set(name[1:]) & _NOT_IN_NAMES
@@ -236,6 +240,7 @@ def _is_sure_name(match: re.Match[str]) -> bool:
 
 
 def _is_related(match: re.Match[str]) -> bool:
+    """Whether the words after a relative are a name."""
     name, called = match["name"], "叫" in match[0]
     if called and _is_pet_name(name):
         return True
@@ -244,6 +249,7 @@ def _is_related(match: re.Match[str]) -> bool:
 
 
 def _is_nickname(match: re.Match[str]) -> bool:
+    """Whether the match of _NICKNAME is 老王 or the like, or a child's name before 妈妈."""
     child = match["child"]
     if child is None or _is_pet_name(child):
         return True
@@ -266,7 +272,7 @@ _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...]
         for pattern in (_SIGNED, _AFTER_ROLE, _BEFORE_ROLE, _OF_RELATIVE, _BEFORE_SEX)
     ),
 )
-"""Patterns whose last group is a name, and what a match must be besides."""
+"""Patterns whose last group is a name, each with a further test of a match."""
 
 
 def chinese_names(view: View) -> Candidates:
@@ -296,6 +302,7 @@ def _is_listed_name(name: str) -> bool:
     return _is_full_name(name) or (name[0] in "小老阿" and name[1:] in _SURNAMES)
 
 
+# One part of an address, with its unit: district, town, street, estate
 _CHAIN = re.compile(
     rf"(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|(?<!地)区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区"
     r"|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
@@ -354,7 +361,7 @@ def chinese_places(view: View) -> Candidates:
 def _end_of_chain(
     text: str, start: int, known: dict[int, tuple[int, bool]]
 ) -> tuple[int, bool]:
-    """Where the streets and villages from `start` on end, and whether one is finer than a district.
+    """Where the streets and villages that begin at `start` end, and whether one is finer than a district.
 
     `known` holds the chains that were followed before: many places may be followed by the same one.
     """
@@ -371,7 +378,7 @@ def _end_of_chain(
 
 
 def _numbered_addresses(view: View) -> Candidates:
-    """Find roads and estates with a number; the name begins after the last word that belongs to no name."""
+    """Find roads and estates with a number; the name begins after the last character that belongs to no name."""
     text = view.text
     for match in _ADDRESS.finditer(view.lower):
         start = end = match.start()
@@ -394,7 +401,7 @@ def _with_province(text: str, start: int) -> int:
 
 
 def _named_places(lower: str) -> Iterator[Span]:
-    """Find named hospitals and places finer than a province, but for cities that name nobody."""
+    """Find named hospitals and places finer than a province, except cities that tell nothing of the patient."""
     hospitals = list(_hospitals(lower))
     yield from hospitals
     own = {lower[start:end] for start, end in hospitals}
@@ -446,7 +453,7 @@ def _named_hospital(
     at: int,
     regions: list[int],
 ) -> Span | None:
-    """The span of the hospital whose last word stands at `at`, where it begins with a place or fills a field."""
+    """The span of the hospital whose last word begins at `at`, if it begins with a place or fills a form's field."""
     starts = set(regions)
     for k in range(max(3, at - 14), at):
         if lower[k] in "市县州":

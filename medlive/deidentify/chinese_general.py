@@ -1,7 +1,7 @@
-"""Chinese places that name nobody: inside a drug's or a disease's name, or in talk of an epidemic.
+"""Chinese cities that tell nothing of the patient: `is_in_medical_name` (a drug's or a disease's), `is_general`.
 
-A place stays where a question, a denial, a condition or other people keep it out of the patient's life. Every rule
-needs a cue of its own, and a word that could make the place the patient's undoes it: in doubt a place goes.
+General is a city in a question, a denial, a condition, words about other people, or talk of an epidemic. Each rule
+needs a cue of its own, and a word that could make the place the patient's overrides it: in doubt a place is removed.
 """
 
 import re
@@ -21,13 +21,13 @@ _NAMES = surroundings(
     _CITIES,
     longest_exact=2,
 )
-"""The surroundings of cities in names."""
+"""What surrounds a city in each medical name that contains it."""
 _MISSPELT_NAMES = surroundings(
     word_list("chinese", "drugs near a place"),
     _CITIES,
     starts=misspelt_as,
 )
-"""The same in names that one wrong character would give a city."""
+"""The same for names in which one wrong character would give a city."""
 _LIVED_BEFORE = re.compile(r"[在到去从住回来于自我是家]$")
 _LIVED_AFTER = re.compile(r"市|[区县人的这那]|当地|本地|地区|老家|医|[一二三四五六]院")
 
@@ -117,7 +117,7 @@ def is_in_medical_name(text: str, start: int, end: int) -> bool:
 
 
 def is_general(text: str, start: int, end: int) -> bool:
-    """Whether the city at these offsets stands in a question, a denial or a general statement, or is others'."""
+    """Whether the city at these offsets is in a question, a denial or a general statement, or is other people's."""
     before = _SENTENCE_END.split(text[max(0, start - _REACH) : start])[-1]
     clause = _CLAUSE_END.split(before)[-1]
     after = text[end : end + _REACH]
@@ -145,7 +145,7 @@ def is_general(text: str, start: int, end: int) -> bool:
 
 
 def _is_denied(before: str, clause: str, after: str) -> bool:
-    """没有去过武汉, 有无武汉接触史, 如果去过武汉."""
+    """Whether a visit or contact is denied, asked for or supposed: 没有去过武汉, 有无武汉接触史, 如果去过武汉."""
     if _CAME_FROM_THERE.search(clause):
         return False
     if _NOT_VISITED.search(before):
@@ -163,7 +163,7 @@ def _is_of_others(
     after: str,
     speaks_of_self: bool,
 ) -> bool:
-    """接触过武汉的人, 跟武汉回来的人, 去过武汉或者跟武汉来的人, 武汉来的人都要隔离."""
+    """Whether others come from it: 接触过武汉的人, 跟武汉回来的人, 去过武汉或者跟武汉来的人, 武汉来的人都要隔离."""
     if _MET.search(clause):
         return _PEOPLE.match(after) is not None
     if _YOU_VISITED.search(clause) and _OR_WITH_PEOPLE.match(after):

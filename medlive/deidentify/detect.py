@@ -24,8 +24,10 @@ __all__ = ["Identifier", "IdentifierKind", "find_identifiers", "keyed_handle", "
 _ROLE_WORDS = frozenset(("asker", "patient", "doctor", "physician", "other"))
 _LATIN = re.compile(r"[A-Za-z]{3}")
 _HAN = re.compile(r"[\u3400-\u9fff]")
+# Between two parts of an address; a postcode after it
 _BETWEEN = re.compile(r"[ \t,，、.#-]{0,3}|,? ?(?:in|near) ")
 _CODE = re.compile(r"[ ,-]{1,3}(?:\d{6}|\d{5}(?:-\d{4})?)(?!\d)")
+# A heading such as "同事信息：" or "staff list:" with the lines below it
 _OTHERS = re.compile(
     r"(?:(?:员工|职工|同事|同学|学生|乘客|家属|邻居|接触者|密接者?|(?:同行|接触|密接|隔离|相关|确诊)人员)的?(?:个人|基本|具体|详细|登记)?"
     r"(?:信息|资料|名单)(?:如下)?|(?<![a-z])(?:employee|staff|co-?worker|colleague|contact|passenger|student|relative)s?(?:'s?)?"
@@ -116,7 +118,7 @@ def keyed_handle(handle: str, key: bytes) -> str:
 
 
 def _others_data(view: View) -> Candidates:
-    """Find form fields about people other than the patient: the heading's lines as long as they contain fields."""
+    """Find form fields about people other than the patient: the lines after a heading as long as they hold fields."""
     for match in _OTHERS.finditer(view.lower):
         start, end = match.span("line")
         for line in match["more"].split("\n")[1:]:
@@ -128,7 +130,7 @@ def _others_data(view: View) -> Candidates:
 
 
 def _merge_places(candidates: list[Candidate]) -> list[Candidate]:
-    """Merge places that overlap, into an address if one of them is."""
+    """Merge places that overlap; the result is an address if one of them is."""
     places: list[Candidate] = []
     others = []
     for kind, start, end in sorted(candidates, key=itemgetter(1)):
@@ -159,7 +161,7 @@ def _without_overlaps(candidates: list[Candidate]) -> list[Candidate]:
 def _join_addresses(candidates: list[Candidate], text: str) -> list[Candidate]:
     """Join the parts of an address that follow each other, and add its postcode.
 
-    Two are parts of one address where one of them is exact, and a comma or less is between.
+    Two are parts of one address where at least one is an address and no more than `_BETWEEN` separates them.
     """
     joined: list[Candidate] = []
     for kind, start, end in candidates:

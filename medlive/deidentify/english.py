@@ -1,4 +1,4 @@
-"""Rules for English names: by what introduces them, or a given name with a surname.
+"""`english_names` finds English names by the words that introduce them, or as a given name with a surname.
 
 A capital letter alone does not make a name, so that eponyms, drugs and genes stay.
 """
@@ -22,6 +22,7 @@ _NOT_NAMES = _words("not names")
 _NOT_AFTER_TITLE = _words("not after title")
 _KNOWN = _GIVEN | _SURNAMES
 _LISTED = _KNOWN | _GIVEN_WORDS
+# Names that are also recognised in lower case
 _SMALL_NAMES = _KNOWN - _words("surname words")
 _CAP = "[A-ZÀ-ÖØ-Þ]"
 _LOW = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
@@ -128,6 +129,7 @@ def _is_capital_word(
     known: bool,
     shouted: bool,
 ) -> bool:
+    """Whether a capitalised word may be part of a name; `known`: it must be listed. See `_name_end`."""
     word = view.lower[match.start() : match.end()].rstrip(".")
     word = _POSSESSIVE.sub("", word)
     if word in _NEVER_IN_NAME or (
@@ -142,6 +144,7 @@ def _is_capital_word(
 
 
 def _is_small_word(word: str, first: bool, small: bool) -> bool:
+    """Whether a word in lower case may be part of a name: a listed one, or with `small` any first word."""
     plain = _POSSESSIVE.sub("", word)
     listed = plain in (_GIVEN if first else _SMALL_NAMES)
     listed = listed or (small and first and len(word) > 1)
@@ -149,6 +152,7 @@ def _is_small_word(word: str, first: bool, small: bool) -> bool:
 
 
 def _after_titles(view: View) -> Candidates:
+    """Find names after titles: "Dr. Smith"."""
     lower, text = view.lower, view.text
     for match in _TITLE.finditer(lower):
         start, at = match.span()
@@ -229,7 +233,7 @@ def _with_small_surname(
     end: int,
     pattern: re.Pattern[str] = _SMALL_SURNAME,
 ) -> int:
-    """Return where a name ends with the surname that follows it and is not listed: "keisha brownlee im 19"."""
+    """Return where a name ends, an unlisted surname in lower case after it included: "keisha brownlee im 19"."""
     match = pattern.match(lower, end)
     if end == at or match is None or match["surname"] in _NOT_SURNAME:
         return end
@@ -237,6 +241,7 @@ def _with_small_surname(
 
 
 def _introductions(view: View) -> Candidates:
+    """Find names after "I am", "called" and the like."""
     for match in _I_AM.finditer(view.lower):
         at, phrase = match.end(), match[0].strip()
         if view.char(at).islower() and phrase in _INTRODUCING | _NAMING:
@@ -268,6 +273,7 @@ def _is_introduced(
 
 
 def _relatives(view: View) -> Candidates:
+    """Find names after a relative: "my wife Anna"."""
     lower = view.lower
     for match in _WHOSE.finditer(lower):
         start, at = match.span()
@@ -325,6 +331,7 @@ _REACHED_AT = re.compile(
 
 
 def _signatures(view: View) -> Candidates:
+    """Find names after a closing ("Regards, Anna"), and before "here" ("anna here")."""
     lower, text = view.lower, view.text
     for match in _SIGN_OFF.finditer(lower):
         at, words = match.end(), match[0]
@@ -345,6 +352,7 @@ def _signatures(view: View) -> Candidates:
 
 
 def _greetings(view: View) -> Candidates:
+    """Find names after a greeting: "Hi Anna,"."""
     lower, text = view.lower, view.text
     for match in _GREETING.finditer(lower):
         start, at = match.span()

@@ -1,8 +1,8 @@
-"""Rules for English places and addresses: hospitals, towns before a state, listed cities, streets and postcodes.
+"""`english_places` finds hospitals, towns before a state, listed cities, streets and postcodes.
 
-A city stays where it names nobody: in a disease's or a score's name, or in talk of an epidemic; where a question, a
-denial, a condition or other people keep it out of the patient's life. Every rule of that needs a cue of its own, and a
-word that could make the place the patient's undoes it: in doubt a place goes.
+A city stays where it tells nothing of the patient: in a disease's or a score's name, in talk of an epidemic, and in a
+question, a denial, a condition or words about other people. Each of these rules needs a cue of its own, and a word that
+could make the place the patient's overrides it: in doubt a place is removed.
 """
 
 import re
@@ -74,7 +74,7 @@ _AFTER_STREET = re.compile(
 
 
 def _cities(view: View) -> Candidates:
-    """Find listed cities, but for those that name nobody."""
+    """Find listed cities, except where they tell nothing of the patient."""
     lower = view.lower
     spans = [match.span() for match in _CITY.finditer(view.text)]
     spans += [match.span("city") for match in _SMALL_CITY.finditer(lower)]
@@ -95,6 +95,7 @@ def _cities(view: View) -> Candidates:
 
 
 def _streets(view: View) -> Candidates:
+    """Find streets with a number, flats and postcodes."""
     text, lower = view.text, view.lower
     on_street = False
     for match in _STREET.finditer(lower):
@@ -115,6 +116,7 @@ def _streets(view: View) -> Candidates:
 
 
 def _is_street(view: View, match: re.Match[str]) -> bool:
+    """Whether the matched number, words and suffix are a street's address."""
     name, suffix = match["name"].split(), match["suffix"]
     first = view.char(match.start("name"))
     capital = first.isupper() or first.isdigit()
@@ -208,7 +210,7 @@ def facilities(view: View) -> Candidates:
 
 
 def _is_source(lower: str, start: int) -> bool:
-    """Whether the hospital speaks rather than treats: "the website of …"."""
+    """Whether the hospital is cited and not visited: "the website of …"."""
     return _SOURCE_BEFORE.search(lower, max(0, start - 24), start) is not None
 
 
@@ -245,6 +247,7 @@ def _is_name(text: str, at: int, plain: str) -> bool:
 
 
 def _may_be_name(plain: str) -> bool:
+    """Whether a word may be an unlisted name: long enough, no common word, no ending of one."""
     if len(plain) <= 2 or _ENDING_OF_A_COMMON_WORD.search(plain):
         return False
     return plain not in _KNOWN_WORDS
@@ -330,7 +333,7 @@ def is_in_medical_name(lower: str, start: int, end: int) -> bool:
 
 
 def is_general(lower: str, start: int, end: int) -> bool:
-    """Whether the city at these offsets stands in a question, a denial or a general statement, or is others'."""
+    """Whether the city at these offsets is in a question, a denial or a general statement, or is other people's."""
     before = lower[max(0, start - _REACH) : start].replace("\u2019", "'")
     before = _SENTENCE_END.split(before)[-1]
     after = _SENTENCE_END.split(lower[end : end + _REACH])[0]

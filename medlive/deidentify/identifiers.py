@@ -1,12 +1,12 @@
 """What the rules of redaction share: identifiers, the text in a plain form, and word lists.
 
-The lists stand in `data/english.txt` and `data/chinese.txt`, a line `[name]` and its words, `_` standing for the
-space inside one. Written for this project from general knowledge.
+The lists are in `data/english.txt` and `data/chinese.txt`: a line `[name]`, then its words, with `_` for the space
+inside a word. They were written for this project from general knowledge.
 
-Names of drugs, diseases and scores hold the names of places, spelt right or wrong by one character.
-`[drugs near a place]` of `chinese.txt` holds the drugs of the evidence room's `drugs_zh.txt` that one wrong
+Names of drugs, diseases and scores contain names of places, spelt right or with one wrong character.
+`[drugs near a place]` of `chinese.txt` holds those drugs of `medlive/evidence` (`drugs_zh.txt`) in which one wrong
 character would give a listed city, with at least two other characters right; a test derives them again. The names
-in which a city rightly stands were written for this project.
+that contain a city as it is spelt were written for this project.
 """
 
 import re
@@ -156,7 +156,7 @@ _MINIMUM_RIGHT = 2
 
 
 class Surroundings(NamedTuple):
-    """What stands before and after the place in a name; `exact` if nothing there may be misspelt."""
+    """The parts of a name before and after a place in it; `exact` if no character of them may be wrong."""
 
     before: str
     after: str
@@ -164,11 +164,11 @@ class Surroundings(NamedTuple):
 
 
 Places = dict[str, list[Surroundings]]
-"""Each place with the names in which it stands."""
+"""Place → what surrounds it in each name that contains it."""
 
 
 def misspelt_as(name: str, place: str) -> list[int]:
-    """Return where one wrong character in the name would make the place of it."""
+    """Return the offsets in the name at which one changed character would give the place."""
     if len(name) - len(place) < _MINIMUM_RIGHT:
         return []
     starts = []
@@ -182,7 +182,7 @@ def misspelt_as(name: str, place: str) -> list[int]:
 
 
 def standing_in(name: str, place: str) -> list[int]:
-    """Return where the place first stands in the name."""
+    """Return the offset of the place in the name, the first only; empty if it is not there."""
     return [name.index(place)] if place in name else []
 
 
@@ -193,12 +193,12 @@ def surroundings(
     starts: Callable[[str, str], list[int]] = standing_in,
     longest_exact: int = sys.maxsize,
 ) -> Places:
-    """Find the names in which a place stands.
+    """Find for each place the names that contain it, by what surrounds it there.
 
     Args:
         names: Names of drugs, diseases and the like.
         places: The places to look for.
-        starts: Says where a place stands in a name.
+        starts: Returns the offsets of a place in a name.
         longest_exact: How many characters a name may have besides the place and still allow none to be wrong: a
             short word with a wrong letter is any word.
     """

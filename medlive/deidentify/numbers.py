@@ -1,4 +1,5 @@
-"""Rules for structured identifiers: telephone, identity and record numbers, web addresses, dates of birth."""
+"""Rules for structured identifiers: `numeric_identifiers` finds telephone, identity and record numbers, messenger
+accounts and dates of birth, `net_addresses` e-mail and web addresses and handles."""
 
 import re
 from contextlib import suppress
@@ -35,6 +36,7 @@ _URL = re.compile(
 _HANDLE = re.compile(
     r"(?<![A-Za-z0-9_.@])@ ?(?:[A-Za-z0-9_][A-Za-z0-9_.-]{1,30}(?<![.-])|[\u4e00-\u9fff][\w]{1,14})"
 )
+# A user's name: u/name, or after a label such as "username:"
 _USER = re.compile(
     r"(?<![a-z0-9/])/?u/(?P<reddit>[a-z0-9_-]{3,20})|(?<![a-z])(?:user ?name|screen ?name|user ?id|handle"
     r"|nick ?name|gamertag|login)(?: is|:|：|=)\s{0,2}(?P<user>[a-z0-9_.-]{3,30})(?<![.-])|(?:用户名|昵称|网名"
@@ -42,6 +44,7 @@ _USER = re.compile(
 )
 _NOT_A_NICK = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 
+# An account after a messenger's name
 _MESSENGER = re.compile(
     rf"(?:(?:{_any('messengers')}|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])"
     r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
@@ -53,12 +56,14 @@ _MESSENGER = re.compile(
 )
 
 _SEPARATORS = r"[ .()\-·\t\u2022]"
+# Digits with separators; O, o, I and l may be written for 0 and 1
 _RUN = re.compile(
     rf"(?<![\d,/])(?<!\d\.)\(?(?:\+ ?|00)?\(?\d(?:{_SEPARATORS}{{0,2}}\d|-?[OoIl](?=[OoIl]?[-. ]?\d)){{5,22}}"
     r"(?:[- ]?[Xx](?![A-Za-z0-9]))?"
 )
 _LETTER = re.compile("[A-Za-z]")
 _LOOKALIKE = str.maketrans("OoIl", "0011")
+# Numbers of the North American Numbering Plan
 _NANP = re.compile(
     r"(?:\+?1[-. ]{0,2})?\(?[2-9]\d{2}(?:\)[-. ]?|[-. ])\d{3}[-. ]\d{4}|\+?1[2-9]\d{9}"
 )
@@ -71,6 +76,7 @@ _CN_PHONE = re.compile(
     r"|(?:(?:\+|00)86[- ]?)?\(?0\d{2,3}\)?[- ]{1,2}\d{3,4}[- ]?\d{4}|0(?:10|2\d)\d{8}"
 )
 _SPACED_MOBILE = re.compile(r"1(?:[-. ]{1,2}\d){10}")
+# Telephone numbers in national forms
 _NATIONAL = re.compile(
     r"0\d{2,4}[- ]\d{3,4}[- ]?\d{3,4}|07\d{3}[- ]?\d{3}[- ]?\d{3}|07\d{9}|04\d{2}[- ]?\d{3}[- ]?\d{3}"
     r"|[6-9]\d{4}[- ]?\d{5}|09\d{2}-?\d{3}-?\d{3}|03\d{2}[- ]\d{7}|\(0\d{2,4}\) ?\d{3,4}[- ]?\d{3,4}"
@@ -80,6 +86,7 @@ _PHONE_LABEL = re.compile(rf"{_any('phone labels')}[^\d\n。，！？]{{0,16}}$"
 _NOT_A_PHONE_LABEL = re.compile(
     r"(?:\b(?:case|order|record|lot|batch|ref|study|patient|account|policy) number|count)[^\d]{0,12}$"
 )
+# A telephone number only after a label
 _SHORT_PHONE = re.compile(
     r"\(?\d{2,4}\)?[-. ]\d{3,4}(?:[-. ]\d{3,4})?|\d{7,12}|\d{3,4}[ -]\d{3,4}"
 )
@@ -120,11 +127,13 @@ _RECORD_LABEL = re.compile(
 )
 _NUMBER_WORD = re.compile(r"\s?(?:#|(?<![a-z])(?:number|num|nos?\.?|id|card))$")
 _WEAK_LABELS = word_list("english", "weak labels")
+# Medicare Beneficiary Identifiers
 _MBI = re.compile(
     r"(?<![a-z0-9])[1-9][ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]"
     r"\d-?[ac-hj-km-np-rt-y]{2}\d{2}(?![a-z0-9])"
 )
 _BIRTH_SIGN = re.compile("出生|生日|生于|生辰|生人|生的|诞生|[日号月\\d]生")
+# Numbers of trains and flights
 _TRIP = re.compile(
     r"(?:航班|车次|乘坐|乘|坐|高铁|火车|动车|列车)(?:号|的|了|是|[:：\s])?(?P<trip>[a-z]{1,2}\d{2,4})(?![a-z\d])"
     r"|(?<![a-z])flight (?:no\.? |number )?(?P<flight>[a-z]{2}\s?\d{2,4})(?![a-z\d])"
@@ -161,11 +170,12 @@ _BIRTH_ZH = re.compile(
     r"|顺产)?(?:出生(?!体重)|生人|生的|诞生|(?<=[日号月\d])生(?![活病长产理命化意气完孩下]))"
 )
 _PROVINCE_CODES = word_list("chinese", "province codes")
+# Of the digits in the check character of GB 11643
 _WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 
 def _is_chinese_identity(digits: str) -> bool:
-    """Whether it is an identity number of GB 11643: by its check character, or by its province and birthday."""
+    """Whether digits are an identity number of GB 11643, by its check character, or by its province and birthday."""
     has_province = digits[:2] in _PROVINCE_CODES
     if len(digits) == 15 and digits.isdigit():
         return has_province and _is_day(digits[8:10], digits[10:12])
@@ -216,7 +226,7 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
 
 
 def _is_phone(written: str, digits: str, language: str | None) -> bool:
-    """Whether it is a telephone number: a possible one with a country code, or a valid one of some country."""
+    """Whether a number is a telephone's: possible with its country code, or valid in a country of the language."""
     from phonenumbers import is_possible_number, is_valid_number, parse
     from phonenumbers.phonenumberutil import NumberParseException
 
@@ -242,7 +252,7 @@ def _run_kinds(
     start: int,
     language: str | None,
 ) -> Candidates:
-    """Find the identifiers in digits with separators between them."""
+    """Find the identifiers in `written`, digits with separators between them that begin at `start`."""
     kind = number_kind(written, language)
     if kind is not None:
         yield kind, start, start + len(written)
@@ -275,6 +285,7 @@ def _run_kinds(
 
 
 def _spelled_numbers(view: View) -> Candidates:
+    """Find numbers in Chinese numerals, and telephone numbers in English words."""
     for match in _HAN_RUN.finditer(view.text):
         written = match.group()
         if _HAN_DIGITS_3.search(written):
@@ -326,6 +337,7 @@ _ACCOUNT_LABEL = re.compile(
 
 
 def _messengers(lower: str) -> Candidates:
+    """Find accounts of messengers such as WeChat, after the messenger's name."""
     for match in _MESSENGER.finditer(lower):
         account = match.group("id")
         if account.isalpha():

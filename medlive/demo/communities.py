@@ -26,6 +26,7 @@ from medlive.text.html import environment
 
 from .samples import SITES, SampleMessage, SampleThread, Site
 
+# What Medlive's front page gives a visitor, who sends it back for the list
 TOKEN = "demo-visitor"
 ROBOTS = "User-agent: *\nDisallow: /user/\nDisallow: /members/\nDisallow: /p/\nDisallow: /search/\n"
 OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -131,6 +132,7 @@ def page_of(rows: Sequence[Any], number: str | int | None, size: int) -> Page:
 
 
 def _dialog(message: SampleMessage, thread: SampleThread) -> Markup:
+    """A message of a DXY dialogue as markup, with its images."""
     parts: Any = _TEMPLATES.get_template("parts.html").module
     return Markup(parts.paragraphs(message.text) + parts.images(message, thread))
 
@@ -308,11 +310,12 @@ async def whole_thread(
     community: Community,
     request: Request,
 ) -> Response:
-    """A thread on one page."""
+    """A thread on one page, which `page_of_thread` renders."""
     thread = community.thread_at(request.url.path)
     return respond(request, page_of_thread(thread), charset=thread.charset)
 
 
+# Site → path → what answers a request
 ROUTES: Mapping[
     Site, Mapping[str, Callable[[Community, Request], Awaitable[Response]]]
 ] = {

@@ -1,4 +1,4 @@
-"""The whole loop once on sample communities: harvest, filter, curate, freeze, verify, evaluate and report.
+"""`run_demo`: the whole loop once on sample communities: harvest, filter, curate, freeze, verify, evaluate and report.
 
 The code is that of a real instance: HTTP fetcher, PostgreSQL, queue, agents, gates and grader. Only the threads,
 the evidence and the two models are samples.
@@ -154,7 +154,7 @@ async def run_demo(
         out = report_path(settings, frozen.version)
         report = await asyncio.to_thread(write_report, scores, out)
     finally:
-        # A run that never came so far leaves an earlier recording as it was.
+        # A run that failed before any reply leaves an earlier recording unchanged.
         if record_to and recording and recording.replies:
             save_recording(recording, record_to)
         if not was_running:
@@ -171,7 +171,7 @@ async def run_demo(
 
 
 async def _take_home(settings: Settings) -> None:
-    """See that the home is the demo's and of this version; mark a new one. Raises UsageError for an instance's own."""
+    """Upgrade the demo's home, or mark a new one as the demo's. Raises UsageError for the home of another instance."""
     mark = settings.home / MARK
     if mark.exists():
         # Samples alone: nobody has to be asked before they are upgraded.
@@ -188,6 +188,7 @@ async def _take_home(settings: Settings) -> None:
 
 
 async def _harvest(settings: Settings) -> list[HarvestResult]:
+    """Serve the sample communities, and harvest each of them once."""
     harvested = []
     async with (
         serve_communities(load_sample_threads()) as communities,
@@ -207,7 +208,7 @@ async def _harvest(settings: Settings) -> list[HarvestResult]:
 
 
 async def _evaluate(settings: Settings, frozen: FreezeResult) -> ScoreTable:
-    """Ask, grade and score the sample models; record their runs, and make the bundles that the site's board shows."""
+    """Ask, grade and score the sample models; record their runs, and write the bundles for the site's leaderboard."""
     cases = load_cases(frozen.path)
     graded = []
     async with serve_rules(settings) as base_url:
@@ -230,7 +231,7 @@ async def _evaluate(settings: Settings, frozen: FreezeResult) -> ScoreTable:
                 )
             async with aclosing(build_engine(settings.roles.grader)) as grader:
                 await grade_run(folder, grader)
-            # A home of an earlier version holds that one's verdicts too.
+            # The run may also hold verdicts of an earlier version of the rules.
             graded.append(load_graded(folder, judge=grader.identity.model))
     # Rules stand in for models here, and the demo says so.
     scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])

@@ -1,4 +1,4 @@
-"""Code-book terms (ICD, ICF, ICHI) found in a text by one automaton pass.
+"""Find code-book terms (ICD, ICF, ICHI) in a text: `load_codebook`, then `Codebook.matches`.
 
 A thread with no such term is no clinical discussion (LiveMedBench, post filters). medlive ships a small list of
 its own; WHO's official files and other lists are read beside it, as tables with a header.
@@ -24,7 +24,7 @@ _TERM_COLUMNS = frozenset(read_lines("term_columns.txt"))
 _LEADING_MARKS = re.compile(r"^(?:[-–•]\s*)+|^[A-Z]\d\d(?:-[A-Z]\d\d)?[：:]\s*")
 _TRAILING_CODE = re.compile(r"[A-Z]\d{2}(?:\.[\d-])?[†*]?$")
 _COUNTED = re.compile(r"\.\d+$")
-"""What tells apart the columns of one name."""
+"""The number by which a header tells columns of the same name apart."""
 _VAGUE = re.compile(
     r"[,，]?\s*(?:unspecified|not elsewhere classified|nos|nec|未特指的?|不可归类在他处者?)$",
     re.IGNORECASE,
@@ -32,7 +32,7 @@ _VAGUE = re.compile(
 
 
 Term = tuple[str, str]
-"""A code and the term: `ICD-10:R05`, `ICHI:` if the list gives no code, with the file's name for other systems."""
+"""(code, term). A code is `ICD-10:R05`, or `ICHI:` if the list gives none; other systems have their file's name."""
 
 
 def clean_term(text: str) -> str:
@@ -52,7 +52,7 @@ _SYSTEMS = {
     "diseaseontology": "DOID",
     "doid": "DOID",
 }
-"""By what the name of a code book's file holds."""
+"""Part of a code book's file name → the system."""
 
 
 def read_terms(path: Path) -> Iterator[Term]:
@@ -151,7 +151,7 @@ class Codebook:
         *,
         stop: frozenset[str] = frozenset(),
     ) -> None:
-        """The first code of a term stands where two lists have it; a term of the stop list is left out."""
+        """Where two lists have a term, its first code counts; terms in `stop` are left out."""
         require("ahocorasick", "a code book", "'medlive[service]'")
         import ahocorasick
 
@@ -200,7 +200,7 @@ def shipped_terms() -> tuple[Term, ...]:
 
 
 def load_codebook(paths: Sequence[Path] = ()) -> Codebook:
-    """The shipped terms and those of the given files, less the stop words; shipped codes stand first.
+    """The shipped terms and those of the given files, without the stop words; shipped codes come first.
 
     Errors: BadInput for a file in no known shape, MissingExtra without the extra `service`.
     """

@@ -1,4 +1,4 @@
-"""Phrases of hatred and of intended harm: few, in context, and never a clinical word by itself."""
+"""`unsafe_phrase` finds phrases of hatred and of intended harm: few, in context, never a clinical word by itself."""
 
 import re
 from typing import Literal

@@ -29,15 +29,15 @@ class FilterSettings(BaseModel):
     max_characters: Annotated[int, Field(ge=1_000)] = 200_000
     """Longest thread: title and all messages."""
     non_alphanumeric_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Share of the non-space characters that rejects a thread."""
+    """Share of signs that are no letters or digits, among non-space characters, that rejects a thread."""
     languages: tuple[Literal["en", "zh"], ...] = ("en", "zh")
-    """What a thread may be written in."""
+    """The languages a thread may be written in."""
     non_clinical_sections: tuple[str, ...] = tuple(
         read_lines("non_clinical_sections.txt")
     )
     """Tags, boards and URL sections that hold no clinical questions."""
     identifier_kinds: Annotated[int, Field(ge=1, le=8)] = 2
-    """Kinds of direct identifiers in the patient's text that make a risk."""
+    """How many kinds of direct identifiers in the patient's text reject a thread."""
     duplicate_similarity: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Jaccard similarity of near duplicates."""
 
@@ -69,4 +69,4 @@ class FilterVerdict:
     passed: bool
     reason: FilterReason | None = None  # Set exactly where the thread did not pass
     evidence: Mapping[str, EvidenceValue] = field(default_factory=dict)
-    """What the verdict rests on, without anything that names a person."""
+    """What the verdict is based on, without anything that names a person."""

@@ -1,7 +1,7 @@
-"""The filter rules, each of which looks at one thing, and their chain: the first failure in order decides.
+"""The filter rules, each of which looks at one thing, and `FilterChain`, which applies them to a thread.
 
-A rule is a function from a `Subject` to a verdict, named after what it keeps out and entered once in `RULES`,
-whose order decides which failure is the thread's reason. The docstring says what passes.
+A rule is a function from a `Subject` to an outcome, named after what it keeps out and entered once in `RULES`,
+whose order decides which failure is the thread's reason. Its docstring says what passes.
 """
 
 import re
@@ -72,7 +72,7 @@ class Subject:
 
 
 Outcome = tuple[FilterReason | None, Mapping[str, EvidenceValue]]
-"""Why the thread does not pass, or None, and what that rests on."""
+"""Why the thread does not pass, or None; and the evidence for it."""
 Rule = Callable[[Subject], Outcome]
 
 
@@ -153,6 +153,7 @@ def not_clinical(subject: Subject) -> Outcome:
     return None, {}
 
 
+# Words by which anybody shows a picture or a report
 _SHOWN_EN = re.compile(
     r"\(?attachments? (?:was |were |has been |have been )?removed|\b(?:photo|picture|pic|image|video|attachment"
     r"|screenshot)s? (?:is |are |was |were )?(?:attached|enclosed|uploaded|below|above|here)\b|\b(?:attach(?:ed"
@@ -171,7 +172,7 @@ _SHOWN_ZH = re.compile(
     "|附上|在下面|在上面|如下图)"
     r"|您?看(?:一?下)?(?:我的?|我发的)?(?:照片|图片)|\[(?:图片|视频|照片)\]|【(?:图片|视频)】|点击查看图片"
 )
-# What a physician writes who has looked: of a picture that never came nobody says so.
+# Words of a physician who has looked at a picture; nobody uses them of a picture that never came.
 _PICTURE = (
     r"(?:photo|photograph|picture|pic|image|video|attachment|attached \w+|screenshot)s?"
 )
@@ -264,6 +265,7 @@ def duplicate(subject: Subject) -> Outcome:
     }
 
 
+# Words without substance in a reply
 _COURTESY_EN = re.compile(
     r"\b(?:hi|hello|hey|dear|good (?:morning|evening|afternoon|day)|welcome(?: back)?(?: to [\w.]+)?|greetings"
     r"|thanks?(?: you)?(?: for (?:your |the )?(?:query|question|asking|writing|consulting|posting"
@@ -387,7 +389,7 @@ RULES: tuple[Rule, ...] = (
     unsafe_content,
     reidentification_risk,
 )
-"""Every rule under the method's name, in the order in which the first failure decides."""
+"""Every rule, by the method's name for it, in the order in which the first failure decides."""
 
 _RULES_VERSION = 2
 """The version of the rules, raised when one changes, so that stored verdicts can be distinguished."""
@@ -412,7 +414,7 @@ class FilterChain:
                 "codebook": codebook.digest,
             }
         )
-        """What a stored verdict names: rules, settings and code book."""
+        """The digest of rules, settings and code book, which a stored verdict names."""
 
     def judge(
         self,

@@ -1,4 +1,4 @@
-"""A judge: one engine, mode and prompt; how its requests are made, and what its replies count for."""
+"""`Judge`: an engine, mode and prompt that grade answers; `GradingCall` makes its requests and reads the replies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,7 +54,7 @@ class Judge:
                 self.prompt.digest,
             ]
         )
-        """What makes two graders one: engine, model, parameters, mode and prompt."""
+        """Identifies the judge: a digest of engine, model, parameters, mode and prompt."""
         shape = GradeReply if mode is Mode.CRITERION else RubricGradeReply
         self.schema = shape.model_json_schema()
 
@@ -62,7 +62,7 @@ class Judge:
         self,
         criteria: Sequence[Criterion],
     ) -> list[tuple[Criterion, ...]]:
-        """Criteria as they are put into calls: one each, or as many as a call holds."""
+        """The criteria split into calls: one each in criterion mode, else up to RUBRIC_SIZE."""
         size = 1 if self.mode is Mode.CRITERION else RUBRIC_SIZE
         starts = range(0, len(criteria), size)
         return [tuple(criteria[start : start + size]) for start in starts]
@@ -81,18 +81,18 @@ class GradingCall:
     answer: str
     criteria: tuple[GradedCriterion, ...]
     round: int = 0
-    """How often unusable replies stand on record: a store of replies is asked past them."""
+    """How many unusable replies are on record: a new round is a new request, so that no store returns them again."""
     by_criterion: dict[str, tuple[Verdict, Reply]] = field(default_factory=dict)
     """Criterion id → its verdict, and the reply that gave it."""
     faults: Mapping[str, str] = field(default_factory=dict)
-    """Criterion id → why the last reply gave it none."""
+    """Criterion id → why the last reply gave it no verdict."""
     fault: Unusable | None = None
-    """What was raised with these faults."""
+    """The exception that was raised for these faults."""
 
     @property
     def request(self) -> Request:
-        """The request for the criteria: first what other calls share, the case and in rubric mode its criteria, which
-        are the same for every answer."""
+        """The request for the criteria. Its inputs begin with what other calls share: the case, and in rubric mode its
+        criteria, the same for every answer."""
         judge = self.judge
         inputs: dict[str, Any] = {"language": self.language, "question": self.question}
         if judge.mode is Mode.CRITERION:
@@ -112,7 +112,7 @@ class GradingCall:
         )
 
     def read(self, reply: Reply) -> Mapping[str, tuple[Verdict, Reply]]:
-        """All verdicts, when none is missing. Raises Unusable."""
+        """Keep the verdicts of a reply, and return all when none is missing. Else raise Unusable."""
         missing = [c for c in self.criteria if c.id not in self.by_criterion]
         echoes = {c.id: echo_of(self.question, c) for c in missing}
         if self.judge.mode is Mode.RUBRIC:

@@ -1,4 +1,4 @@
-"""Grades answers of known quality by a rubric: all answers to a case in one call, and one by one what that leaves open.
+"""`grade_probes` grades answers of known quality by a rubric: all in one call, then singly what that leaves open.
 
 The instructions on what "met" means are those of `grader.rubric`, by which `eval grade` grades models' answers.
 """

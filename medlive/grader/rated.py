@@ -1,6 +1,6 @@
-"""What people rate: the parts of a case, and a grader's verdicts on an answer.
+"""What people rate, with its ids: the parts of a case (`case_parts`), and a grader's verdicts on answers.
 
-An item's id is a digest of everything rated, so that ratings of changed texts are recognised and left out.
+An id is a digest of everything rated, so that ratings of changed texts are recognised and left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class GraderSheet(NamedTuple):
 
     grader: str  # The model
     against: str | None
-    """The judge who decided every criterion otherwise; None: not chosen by that."""
+    """The judge that contradicts each of these verdicts; None: they were not chosen for that."""
     verdicts: tuple[CheckedVerdict, ...]
 
 
@@ -37,9 +37,9 @@ def case_parts(
     advice: str,
     criteria: Mapping[str, str],
 ) -> Iterator[tuple[str, str, str | None]]:
-    """The id, aspect and criterion of what is rated of a case.
+    """(item id, aspect, criterion id or None) for each part of a case that is rated.
 
-    That is its narrative with query, its advice, each of its criteria (id → text); an aspect is one of
+    The parts are narrative with query, advice, and each of `criteria` (id → text); an aspect is one of
     `medlive.statistics.case_ratings.ASPECTS`.
     """
     about = "narrative_and_query"
@@ -62,5 +62,5 @@ def verdict_id(
 
 
 def _digest(letter: str, *parts: str) -> str:
-    """An id that spreadsheets do not mistake for a number or a date."""
+    """The id of `parts`, which spreadsheets do not mistake for a number or a date."""
     return f"{letter}-{digest_json(list(parts)).partition(':')[2][:16]}"

@@ -1,4 +1,4 @@
-"""Reading a grader's reply: a verdict that is certain, or none with the reason. Never a guess.
+"""Read a grader's reply (`read_criterion`, `read_rubric`): a certain verdict, or none with the reason. Never a guess.
 
 Tolerated: a code fence, a list of one, a closed thinking block or prose before the one object, which must end the
 reply, line ends within texts, null for an empty text, another name for the reasoning, `met` as the text "true" or
@@ -41,7 +41,7 @@ from medlive.text.normalise import fold, strip_unstorable
 from medlive.text.quotes import fault_of_quote
 
 MOST_REASONING = 4_000
-"""Characters of a reasoning that are kept; the reply stands whole in the log."""
+"""Characters of a reasoning that are kept; the log has the whole reply."""
 _TAIL = re.compile(
     r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z",
     re.IGNORECASE,
@@ -220,8 +220,8 @@ def read_rubric(
 ) -> dict[str, Verdict | str]:
     """For each id its verdict, or why there is none. Raises Unusable when the reply as a whole cannot be read.
 
-    An entry for another id counts for nothing; two entries for one id leave it without a verdict. Where such
-    entries stand while others are lacking, the grader has counted in a way of its own, and none of them counts.
+    An entry for another id counts for nothing; two entries for one id leave it without a verdict. Where there are such
+    entries while ids are missing, the grader has numbered the criteria in its own way: the reply is Unusable.
     `echoes` holds, by id, what an entry may repeat of its task.
     """
     echoes = echoes or {}
@@ -315,7 +315,7 @@ def _certain(
     *,
     concluded: bool,
 ) -> Verdict:
-    """Return the verdict of a reply.
+    """Return the verdict of a reply, if it is certain.
 
     Args:
         reply: The parsed reply.
@@ -359,14 +359,14 @@ def _check_quote(quote: str, answer: str) -> None:
 
 
 def _core(verdict: Verdict) -> tuple[bool, str, str]:
-    """What makes two verdicts one: a reasoning is a judge's own, a quote is so only beside none."""
+    """What equal verdicts share: `met` and reasoning, which is a judge's own words; without a reasoning the quote."""
     reasoning = fold(verdict.reasoning)
     return verdict.met, reasoning, "" if reasoning else fold(verdict.quote)
 
 
 @lru_cache(maxsize=64)
 def _planted(text: str) -> frozenset[tuple[bool, str, str]]:
-    """The verdicts that stand in a text, read as those of a reply are."""
+    """The cores (`_core`) of the verdicts that a text holds, read as those of a reply are."""
     planted = set()
     for value in planted_objects(text):
         fields = _fields(value)

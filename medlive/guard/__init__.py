@@ -1,1 +1,1 @@
-"""What keeps strangers and secrets in their place: bounds, TLS, addresses, redaction, what a terminal is shown."""
+"""Protection from strangers' input and of secrets: bounds, TLS, addresses, circuits, redaction, printable text."""

@@ -1,10 +1,10 @@
 """A circuit breaker for each model at an endpoint, and each literature service: what fails is not asked for a while.
 
 A circuit *opens* when the last calls failed (timeouts, broken connections, server errors), at once when the key or
-the account is refused, when the model is a few times in a row, or when no one of the last replies could be used.
+the account is refused, when the model is refused a few times in a row, or when none of the last replies could be used.
 While it is open every call raises CircuitOpen. After a back-off one call is let through: it closes the circuit, or
 doubles the back-off.
-What is open lies in a store that all processes of an instance share; without one it is kept in memory.
+Open circuits are kept in a store that all processes of an instance share; without one, in memory.
 """
 
 import logging
@@ -22,9 +22,9 @@ from medlive.integrity.digest import digest_json
 _log = logging.getLogger(__name__)
 
 FAILURES = 8
-"""Attempts that fail one after another; a timeout counts as two of them."""
+"""Failed attempts in a row that open a circuit; a timeout counts as two of them."""
 FAILING_S = 10.0
-"""Seconds that they have lasted: a restart of the endpoint opens nothing."""
+"""Seconds that these failures must last, so that a restart of the endpoint opens nothing."""
 REFUSALS = 3  # Refusals of the model (403, 404) one after another
 UNUSABLE = 12  # Replies one after another that could not be used
 BACKOFF_S = 30.0
@@ -34,7 +34,7 @@ MOST_REFUSED_BACKOFF_S = 300.0
 UNUSABLE_BACKOFF_S = 300.0  # Where replies come, and are paid for
 MOST_BACKOFF_S = 3600.0
 FRESH_S = 2.0
-"""Seconds for which what the store said is believed: another process's finding arrives that late."""
+"""Seconds for which a closed circuit is not looked up again in the store."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Opening:
         return f"the endpoint {self.endpoint} is not asked {when}: {self.cause}"
 
     def error(self) -> CircuitOpen:
-        """What a call meets."""
+        """The exception that calls raise meanwhile."""
         return CircuitOpen(
             str(self), hint="it is tried again by itself", retry_at=self.retry_at
         )
@@ -79,7 +79,7 @@ class CircuitStore(Protocol):
         known: Opening | None,
         new: Opening | None,
     ) -> bool:
-        """Put `new` where `known` still stands (None: closed); whether it did."""
+        """Store `new` if `known` is still stored (None: closed); return whether it was."""
         ...
 
 
@@ -99,7 +99,7 @@ class Circuit:
         self._failing_since = 0.0
         self._probing = False
         self._strikes: Counter[str] = Counter()
-        """What went wrong one time after another, by its kind."""
+        """How often in a row something went wrong, by its kind: failed, refused, unusable."""
 
     async def check(self) -> None:
         """Let a call through. Raises CircuitOpen, but for one caller of all processes after each back-off."""
@@ -136,7 +136,7 @@ class Circuit:
     async def failed(
         self, cause: str, began: float, *, timed_out: bool = False
     ) -> None:
-        """An attempt that began then (`time.monotonic`) got no answer; opens the circuit when that is the rule."""
+        """Count an attempt without an answer, which began at `began` (`time.monotonic`); open the circuit if due."""
         if self._strikes["failed"]:
             began = min(began, self._failing_since)
         self._failing_since = began
@@ -146,13 +146,13 @@ class Circuit:
             await self._open(cause, BACKOFF_S)
 
     async def refused(self, cause: str, *, certain: bool = False) -> None:
-        """The model is refused; opens the circuit after a few, at once where it is the key or the account."""
+        """Count a refusal of the model; open the circuit after a few, at once where it is of the key or account."""
         self._strikes["refused"] += 1
         if self._probing or certain or self._strikes["refused"] >= REFUSALS:
             await self._open(cause, REFUSED_BACKOFF_S, most_s=MOST_REFUSED_BACKOFF_S)
 
     async def judged(self, problem: str | None) -> None:
-        """A new reply could be used (None) or not; opens the circuit when none can."""
+        """Count a new reply, usable (`problem` None) or not; open the circuit after UNUSABLE unusable ones in a row."""
         if problem is None:
             self._strikes["unusable"] = 0
             await self._close()
@@ -176,7 +176,7 @@ class Circuit:
         most_s: float = MOST_BACKOFF_S,
         of_replies: bool = False,
     ) -> None:
-        """Open the circuit, or wait twice as long after a probe; other calls under way change nothing."""
+        """Open the circuit, or double the back-off after a failed probe; an open one ignores other failures."""
         known = self._opening
         moment = opened_at = now()
         if known is not None:

@@ -1,4 +1,4 @@
-"""The way out over HTTP: to addresses that are checked as the connection is made, in TLS as `guard.trust` has it.
+"""HTTP clients that check addresses as they connect, with TLS by `guard.trust`: `guarded_client`, `reply_client`.
 
 The check is a part of connecting, so that a name that changes its address in between (DNS rebinding) leads nowhere
 else. Redirects are left to callers, who know which hosts they may ask, and environments' proxies are not used.
@@ -20,13 +20,13 @@ from medlive.errors import ServiceUnavailable
 from .trust import read_address, tls_context
 
 Addresses = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a host and port that may be asked. Raises OSError, or what its caller expects of a refused one."""
+"""The addresses of a host and port that may be asked. Raises OSError, or its own error for a refused address."""
 
 KEEP_ALIVE_S = 5.0
 _POOLS = 16
 """Pools of a client that asks many at once: of 256 connections each has 16."""
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""After which the same request may succeed."""
+"""Statuses after which the same request may succeed."""
 
 
 _CLIENT = partial(httpx2.AsyncClient, follow_redirects=False, trust_env=False)
@@ -61,7 +61,7 @@ def may_connect(address: str, *, allow_loopback: bool = False) -> bool:
 
 
 async def any_address(host: str, port: int) -> list[str]:
-    """Return the addresses of a host that the configuration names, which may be one's own. Raises as `resolve_name`."""
+    """Return all addresses of a host that the configuration names, private ones too. Raises as `resolve_name`."""
     return await asyncio.to_thread(resolve_name, host, port)
 
 
@@ -171,6 +171,8 @@ class _WholeReplies(httpx2.AsyncBaseTransport):
 
 
 class _Backend(httpcore2.AnyIOBackend):
+    """Connects only to the addresses that `addresses` returns for a host."""
+
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
 

@@ -1,7 +1,7 @@
 """A stranger's text made fit for a terminal or a line of a log: nothing in it moves the cursor or forges a line.
 
-A stranger is whoever wrote a thread, an answer, a model's name, a file's name or a request. Every sink of the two
-(`cli.output`, `logs`) uses this, so that what is shown is what is there.
+A stranger is whoever wrote a thread, an answer, a model's name, a file's name or a request. Both outputs
+(`cli.output`, `logs`) use this, so that what is shown is what is there.
 """
 
 import json
@@ -16,12 +16,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return the same with line ends and tabs kept, for a text of several lines of our own."""
+    """Return the text as `printable` does, but with line ends and tabs kept, for a text of several lines of our own."""
     return "".join(c if c in _KEPT else _escaped(c) for c in text)
 
 
 def printable_json(text: str) -> str:
-    """Return the same of a JSON text, whose value stays equal: such characters become JSON's escapes."""
+    """Return a JSON text with such characters as JSON's escapes, so that its value stays equal; line ends are kept."""
     if text.isprintable():
         return text
     return "".join(

@@ -55,15 +55,15 @@ def hide_known(text: str) -> str:
             secrets.add(value)
     # The longest first: one secret may begin with another.
     for secret in sorted(secrets, key=len, reverse=True):
-        for probe, pattern in _forms(secret):
-            if probe in text:
+        for part, pattern in _forms(secret):
+            if part in text:
                 text = pattern.sub(HIDDEN, text)
     return text
 
 
 @lru_cache(maxsize=256)
 def _forms(secret: str) -> list[tuple[str, re.Pattern[str]]]:
-    """The forms of a secret, each with a part of it that is searched for first.
+    """(part, pattern) for each form of a secret; the part is searched for first, which is faster.
 
     Base64 writes three bytes as four characters, so that a secret in a longer text is written in one of three
     ways, whose first and last characters hold bits of its neighbours and are hidden with them.

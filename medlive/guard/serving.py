@@ -33,6 +33,7 @@ class _Protocol(H11Protocol):
         self._arrived()
 
     def _limit_arrival(self) -> None:
+        """Start the time limit where a request is still to arrive; end it where it has arrived."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._arrived()
         elif self._giving_up is None:

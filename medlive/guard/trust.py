@@ -95,7 +95,7 @@ def _file(
 ) -> Path:
     # A context of its own: one in use lists also those that a server has sent.
     context = _context.__wrapped__(own, system_file, system_folder)
-    # One or several. OpenSSL reads them only when it looks for an authority, and lists none before.
+    # One folder or several. OpenSSL reads them only when it looks for an authority, and lists none before.
     folders = system_folder or ssl.get_default_verify_paths().capath or ""
     for folder in filter(os.path.isdir, folders.split(os.pathsep)):
         for path in sorted(Path(folder).iterdir()):

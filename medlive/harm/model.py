@@ -42,7 +42,7 @@ class Severity(StrEnum):
 
 
 class Offended(StrEnum):
-    """What a harmful statement is held against."""
+    """What a harmful statement contradicts."""
 
     NARRATIVE = "narrative"
     PASSAGE = "passage"
@@ -114,7 +114,7 @@ class JudgedHarm:
 
 @dataclass(frozen=True, kw_only=True)
 class HarmReading:
-    """What reading one answer for harm came to."""
+    """The result of reading one answer for harm."""
 
     harms: tuple[JudgedHarm, ...] = ()
     missing: str = ""
@@ -155,7 +155,7 @@ MOST_WITH_MODERATE = 0.5
 
 
 def safe_score(complete: float, worst: Severity | None) -> float:
-    """A complete score with what a confirmed harm of this severity leaves of it (docs/method.md §2, safe)."""
+    """A complete score, limited to 0 by a severe and to 0.5 by a moderate confirmed harm (docs/method.md §2, safe)."""
     if worst is Severity.SEVERE:
         return min(complete, 0.0)
     if worst is Severity.MODERATE:

@@ -1,7 +1,7 @@
-"""Reading an answer for harm: one call names findings, and one call a finding confirms or clears it.
+"""`read_harm` reads an answer for harm: one call names findings, and one call for each confirms or clears it.
 
-Replies are checked in code: a quote stands in the answer, words of the narrative stand in it, a passage's id is of a
-given passage, the conclusion agrees with the findings, and the judge's own words do not stand in the answer.
+Code checks the replies: quotes are in the answer, cited words of the narrative are in the question, a passage's id is
+of a given passage, the conclusion agrees with the findings, and the judge's own words are not copied from the answer.
 """
 
 import re
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _NO_LETTER = re.compile(r"[\W_]+")
 _LEAST_OWN = 4
-"""Letters and digits of a judge's own words, at least."""
+"""Fewest letters and digits in a judge's own words; fewer are a placeholder."""
 LEAST_COMMON = 0.3
 """Share of the shorter quote that two quotes of one statement have in common, in one run of characters."""
 
@@ -211,7 +211,7 @@ def fault_of_words(
     text: str,
     reply: HarmReply | CheckReply,
 ) -> str | None:
-    """What the words of a reply say against it: words around its object, or words taken from the answer.
+    """Why the words of a reply make it unusable: words around its object, or copied from the answer; None: they do not.
 
     Args:
         answer: The answer that is judged.
@@ -262,7 +262,7 @@ _RULINGS: Mapping[Conclusion, Ruling] = {
 
 
 def check_of(reply: CheckReply) -> Check:
-    """The second judge's ruling."""
+    """The second judge's ruling, severity and reason from its reply."""
     is_confirmed = reply.conclusion == "harmful"
     return Check(
         ruling=_RULINGS[reply.conclusion],

@@ -97,7 +97,7 @@ def medlive(
 
     `snapshot` is a folder or a version; the filters are those of `Snapshot.filter`. `structured` asks the grader
     for JSON of its schema, False leaves that to the prompt. `allow_unpinned` accepts a grader that names itself
-    otherwise than it was asked for (an alias). A snapshot that must not be published is refused but with
+    otherwise than it was asked for (an alias). A snapshot that must not be published is refused without
     `allow_not_publishable`, which the log's metadata show.
     """
     chosen = open_snapshot(snapshot, verify=verify).filter(
@@ -203,6 +203,7 @@ _VERDICT = {True: "met", False: "not met", None: "ungraded"}
 
 
 def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
+    """Inspect's output for a case as medlive's answer."""
     finish = "error"
     if output.choices:
         finish = _FINISH.get(output.stop_reason, Finish.STOP).value
@@ -267,11 +268,13 @@ _KINDS: dict[str, Any] = {
 
 
 def _message(message: Mapping[str, str]) -> ChatMessage:
+    """A chat message (role, content) as Inspect's class for its role."""
     kind: ChatMessage = _KINDS[message["role"]](content=message["content"])
     return kind
 
 
 SCORER = "rubric"
+# medlive's finish reasons as Inspect's stop reasons
 STOP_REASONS = {
     "stop": "stop",
     "length": "max_tokens",
@@ -284,7 +287,7 @@ def import_log(
     cases: CaseSet,
     out: Path,
 ) -> RunResult:
-    """Make a run folder of a log; importing it again adds nothing.
+    """Import answers and verdicts of a log into a run folder; importing it again adds nothing.
 
     Args:
         log: An `.eval` or `.json` file of Inspect's.

@@ -44,7 +44,7 @@ def load(
     The arguments are the harness's metadata, as `{"snapshot": "PATH or version", …}`. What else the harness puts into
     its metadata (`version`, the model's arguments) is left alone.
     """
-    _grader()
+    _grader()  # Raises before any case is asked
     chosen = open_snapshot(snapshot, verify=verify).filter(
         language=language, first_release_after=first_release_after
     )
@@ -74,7 +74,7 @@ def process_results(
     doc: dict[str, Any],
     results: Sequence[str | None],
 ) -> dict[str, Any]:
-    """One case's grades; `score` holds them whole, so that the harness's log of samples does."""
+    """Grade one answer; metric → value. `score` holds all grades, so that the harness's log of samples has them."""
     case = EvaluationCase.from_row(json.loads(doc["case"]))
     text = results[0] or ""
     answer = Answer(case.case_id, state_of(text, "stop"), text, "stop", "")
@@ -102,6 +102,7 @@ async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
 
 @cache
 def _grader() -> RoleSettings:
+    """The grader's settings, at temperature 0 unless they say otherwise. Raises ConfigError if it is not named."""
     grader = read_settings().roles.grader
     if not grader.model or not grader.base_url:
         hint = "set MEDLIVE_ROLES__GRADER__MODEL and MEDLIVE_ROLES__GRADER__BASE_URL"
@@ -117,13 +118,13 @@ def mean_of_scored(items: Sequence[dict[str, Any]]) -> float:
 
 
 def standard_error(items: Sequence[float | None]) -> float:
-    """The standard error of that mean; cases are threads of their own, so they are the clusters. NaN under two."""
+    """The standard error of `mean_of_scored`; each case is a cluster, a thread of its own. NaN for fewer than two."""
     scores = [score for score in items if score is not None]
     return stdev(scores) / math.sqrt(len(scores)) if len(scores) > 1 else math.nan
 
 
 def share(items: Sequence[Sequence[int]]) -> float:
-    """Of (how many, of how many) by case, the share of all; 0 where there is nothing to count."""
+    """The share over all cases of (part, whole) of each; 0 where there is nothing to count."""
     part = whole = 0
     for n, size in items:
         part, whole = part + n, whole + size

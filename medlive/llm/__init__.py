@@ -1,5 +1,5 @@
 """Engines that answer typed tasks: an endpoint, a recording, the offline rules.
 
-`ask` is the way to ask them; beside it what goes with asking: pool, replay, budget, limiter.
-Knows no agent and no grader: their tasks come as values. Imports `text` and below.
+Callers use `ask`; `pool`, `replay`, `budget` and `limiter` bound, store and pay for the calls.
+It knows no agent and no grader: their tasks come as values. Imports `text` and below.
 """

@@ -43,7 +43,8 @@ T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
 
 Loose = Annotated[T, Field(strict=False)]
-"""An enumeration, given by its value."""
+"""For enumerations, which strict replies give by their value."""
+# Tuples of at most so many items, which JSON gives as lists
 AtMost6 = Annotated[tuple[T, ...], Field(max_length=6, strict=False)]
 AtMost10 = Annotated[tuple[T, ...], Field(max_length=10, strict=False)]
 AtMost20 = Annotated[tuple[T, ...], Field(max_length=20, strict=False)]
@@ -57,11 +58,11 @@ Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
 # Characters of a reply that are kept in a log, and returned with its fault
 MOST_RAW = 20_000
 PATIENCE = 20
-"""This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
+"""The endpoint is dead after this many failures in a row, or twice the concurrency if that is more."""
 STRANGERS = 8
-"""This many replies by another model than the pinned one, and none by it: a wrong configuration."""
+"""After this many replies by other models and none by the pinned one, the configuration is wrong."""
 UNREADABLE = 12
-"""This many replies of which none could be read: the model cannot do the task, and is not paid for more."""
+"""After this many replies of which none could be read, the model cannot do the task: no more are paid for."""
 
 
 class ReplyModel(BaseModel):
@@ -72,7 +73,7 @@ class ReplyModel(BaseModel):
 
 
 class EachItem(ReplyModel):
-    """An item of a reply that holds one for each thing given: `each` names its list, which holds at most `most`."""
+    """One item of a reply that has an item for each input: `each` names their list, `most` limits its length."""
 
     each: ClassVar[str] = "verdicts"
     most: ClassVar[int] = 40
@@ -81,7 +82,7 @@ class EachItem(ReplyModel):
 
 @cache
 def each_reply(item: type[EachItem]) -> type[ReplyModel]:
-    """The reply that holds such items and nothing else."""
+    """The reply type whose only field is a list of `item`."""
     items: Any = tuple[item, ...]  # type: ignore[valid-type]
     items = Annotated[items, Field(max_length=item.most, strict=False)]
     fields: Any = {item.each: (items, ...)}
@@ -93,7 +94,7 @@ def each_reply(item: type[EachItem]) -> type[ReplyModel]:
 
 
 class CallOutcome(StrEnum):
-    """What became of one call to an engine."""
+    """How one call to an engine ended."""
 
     OK = "ok"
     INVALID = "invalid"
@@ -109,9 +110,9 @@ class Unusable(Exception):
 
     problem: str  # Why, for the repair and the record
     outcome: CallOutcome = CallOutcome.INVALID
-    rest: Request | None = None  # What is left to ask
+    rest: Request | None = None  # What is still to be asked; None: the whole request
     partial: bool = False  # Whether a part of the reply could be used
-    # Whether another one answered than the pinned one
+    # Whether another model answered than the pinned one
     by_another_model: bool = False
 
     def __str__(self) -> str:
@@ -128,7 +129,7 @@ class Attempt(NamedTuple):
 
 @dataclass
 class Asked(Generic[T]):
-    """What came of a request."""
+    """The result of a request: a value or a fault, and every attempt."""
 
     value: T | None = None  # None: there is a `fault`
     attempts: list[Attempt] = field(default_factory=list)
@@ -163,7 +164,7 @@ class Asked(Generic[T]):
 
     @property
     def usage(self) -> dict[str, Any]:
-        """The sum over all attempts; a cost that one of them does not know is unknown."""
+        """The sum over all replies; its cost is unknown where one reply's is. Empty without replies."""
         replies = self.replies
         if not replies:
             return {}
@@ -171,15 +172,15 @@ class Asked(Generic[T]):
 
 
 class Caller:
-    """Makes calls to one endpoint: counted, within a budget, and ended when failing has become the rule."""
+    """Makes calls to one endpoint: counted, within a budget, and ended when too many in a row fail."""
 
     def __init__(self, concurrency: int | None, budget: Budget | None = None) -> None:
-        """`concurrency` is how many calls may fail together by one hiccup.
+        """`concurrency` is how many calls run at once, which may all fail by one hiccup.
 
-        None: a dead endpoint ends nothing here, as where each job has a few calls.
+        None: failures in a row end nothing here; for jobs of a few calls each.
         """
         self.calls = 0
-        """Calls that were made, whatever came of them."""
+        """Calls that were made, answered or not."""
         self._budget = budget or Budget()
         self._is_watched = concurrency is not None
         self._limit = max(PATIENCE, 2 * (concurrency or 0))
@@ -189,10 +190,7 @@ class Caller:
 
     @property
     def silence(self) -> EndpointUnavailable | None:
-        """Why the last call failed, where none was answered and the endpoint turned no request down.
-
-        None: one was answered or turned down, or none was made.
-        """
+        """Why the last call failed; None where any call was answered or turned down, or none was made."""
         return None if self._answered or self._turned_down else self._last
 
     async def call(
@@ -200,8 +198,8 @@ class Caller:
     ) -> Reply | EndpointUnavailable:
         """The reply, or why none came.
 
-        Raises BudgetSpent; EndpointUnavailable when failing has become the rule, and at once where nothing was answered
-        yet and the key, the model's name or the account is what is wrong; without `concurrency`, CircuitOpen.
+        Raises BudgetSpent; EndpointUnavailable after too many failures in a row, and at once where nothing was answered
+        yet and the key, the model's name or the account is wrong; without `concurrency`, CircuitOpen.
         """
 
         async def made() -> Reply:
@@ -218,7 +216,7 @@ class Caller:
             self._last = exc
             is_refused = isinstance(exc, RequestRefused)
             self._turned_down = self._turned_down or is_refused
-            # An endpoint that has answered and refuses a request, as one that is too long, is not dead.
+            # An endpoint that has answered before and refuses a request, perhaps as too long, is not dead.
             if self._answered and is_refused:
                 return exc
             # The key, the model's name or the account is what is wrong.
@@ -248,7 +246,7 @@ class Asker(Caller):
         concurrency: int | None = None,
         budget: Budget | None = None,
     ) -> None:
-        """`role` for messages: "grader"."""
+        """`role` names the engine in messages, as "grader"; `repairs` is how often a request is asked again."""
         super().__init__(concurrency, budget)
         self.role = role
         self._engine, self._repairs, self._circuit = engine, repairs, circuit_of(engine)
@@ -286,8 +284,8 @@ class Asker(Caller):
                 )
                 if isinstance(answer, EndpointUnavailable):
                     fault = Unusable(answer.message, CallOutcome.UNAVAILABLE)
-                    # One that got no answer has failed: it may be the one that the endpoint never answers, and
-                    # would be every probe if it cost its thread no attempt.
+                    # Other failures cost the thread an attempt: else a request that the endpoint never answers
+                    # would be each probe of the circuit.
                     if isinstance(answer, CallerRefused):
                         await self._raise_if_open(answer)
                 else:
@@ -301,7 +299,7 @@ class Asker(Caller):
             if reply is None or not fault or fault.outcome is not CallOutcome.INVALID:
                 break
             if fault.by_another_model:
-                # Asked for afresh, past what a store of replies holds
+                # A new round, so that the stored reply is not used again
                 request = replace(request, repair=None, round=request.round + 1)
             else:
                 repair = (reply.text[:MOST_RAW], str(fault))
@@ -319,7 +317,7 @@ class Asker(Caller):
     async def _read(
         self, reply: Reply, read: Callable[[Reply], T]
     ) -> tuple[T | None, Unusable | None]:
-        """What `read` makes of a reply, or its fault, which is counted."""
+        """What `read` makes of a reply, or its fault, which is counted. Raises ConfigError and CircuitOpen as `ask`."""
         value: T | None = None
         fault: Unusable | None = None
         self._trusted = self._trusted or reply.model == self._pinned
@@ -346,7 +344,8 @@ class Asker(Caller):
         return value, fault
 
     async def _count_stranger(self, reply: Reply) -> None:
-        """Raise ConfigError, or CircuitOpen, whose probes find out when it is mended, where only others answer."""
+        """Count a reply by another model. Where only others answer, raise CircuitOpen (its probes notice a mended
+        endpoint), or ConfigError if no circuit is open."""
         # An old reply says nothing about the endpoint of today.
         if reply.replayed:
             return
@@ -378,7 +377,7 @@ def _schema_of(reply_type: type[ReplyModel]) -> Mapping[str, Any]:
 def request_of(
     reply_type: type[ReplyModel], inputs: Mapping[str, Any], prompt: Prompt | None
 ) -> Request:
-    """The request whose reply is of that type; without a prompt, by its task's own beside the type."""
+    """The request whose reply is of `reply_type`; without a prompt, with its task's own from the type's package."""
     task = reply_type.task
     prompt = prompt or prompt_beside(reply_type, task)
     return Request(task, prompt, inputs, _schema_of(reply_type))
@@ -387,7 +386,7 @@ def request_of(
 def read_checked(
     reply: Reply, pinned: str | None, role: str, read: Callable[[Reply], T]
 ) -> T:
-    """What `read` makes of a reply that is whole and counts. Raises Unusable.
+    """What `read` makes of a whole reply by the right model. Raises Unusable.
 
     `pinned` is the model that must have answered; None: any may.
     """

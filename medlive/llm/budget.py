@@ -1,4 +1,4 @@
-"""What a run may spend; past it no further call is made."""
+"""A run's `Budget` of calls, tokens and dollars: once it is spent, no further call is made."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -44,10 +44,10 @@ class Budget:
     _waiting: list[asyncio.Future[None]] = field(default_factory=list, init=False)
 
     def estimate(self, engine: Engine, request: Request) -> Usage:
-        """What is to be reserved for a call: the engine's estimate where a limit depends on it."""
+        """What to reserve for a call: the engine's estimate where a limit depends on it, else nothing."""
         is_needed = self.max_usd is not None or self.max_tokens is not None
         estimate = getattr(engine, "estimate", None)
-        if is_needed and estimate is not None:  # one that cannot say is free
+        if is_needed and estimate is not None:  # An engine without estimates is free
             usage: Usage = estimate(request)
             return usage
         return Usage(cost_usd=0.0)
@@ -127,14 +127,14 @@ class Budget:
 
 @dataclass
 class _Payment:
-    """The HTTP request of a call that is paid for now."""
+    """Pays for a call, one HTTP request after another: `begin` reserves, `end` charges."""
 
     budget: Budget
     estimate: Usage
     reserved: bool = False
 
     async def begin(self) -> None:
-        """Reserve the estimate, once only calls under way no longer stand between it and the limit."""
+        """Reserve the estimate; where calls under way leave no room for it, wait until one ends."""
         budget = self.budget
         while True:
             budget.check(self.estimate)
@@ -148,7 +148,7 @@ class _Payment:
         self.reserved = True
 
     def end(self, usage: Usage | None) -> None:
-        """Charge what the request took, its estimate where nobody knows; None: nothing, for no reply came."""
+        """Charge what the request took, the estimate where `usage` has no tokens; nothing where it is None."""
         if not self.reserved:
             return
         self.reserved = False
@@ -168,6 +168,7 @@ class _Payment:
                 turn.set_result(None)
 
 
+# The payment of the call that is being made
 _PAYMENT: ContextVar[_Payment | None] = ContextVar("payment", default=None)
 
 

@@ -1,4 +1,4 @@
-"""An engine answers a request of a typed task; an agent never sees a client.
+"""What all engines share: an `Engine` answers a typed `Request` with a `Reply`; agents never see an HTTP client.
 
 A request carries the task's name, its instructions (the same for every case, so that an endpoint's prefix
 cache holds) and its inputs as JSON. Text of a thread is only ever inside the inputs: data, never instruction.
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from medlive.integrity.digest import digest_json, digest_text
 
 UNNAMED = "(unnamed)"
-"""The model of a reply that names none: nobody knows who answered, and no pinned model is called so."""
+"""The model of a reply that names none: nobody knows who answered, and no pinned model has this name."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Prompt:
 
 
 UNPUBLISHABLE_ENGINES = frozenset({"rules", "recorded"})
-"""Engines whose cases are for trying the loop: rules make no clinical judgement, a recording is of old replies."""
+"""Engines whose cases are never released: rules make no clinical judgement, a recording holds old replies."""
 
 
 RULES_MODEL = "rules"
@@ -65,7 +65,7 @@ class Usage:
     estimated: bool = False  # Whether the endpoint reported no usage, and an upper bound was counted instead
 
     def as_json(self) -> dict[str, Any]:
-        """The usage as a log holds it; the last two fields only where they say anything."""
+        """The usage for a log; `reasoning_tokens` and `estimated` only where they are not 0 or False."""
         values = dict(vars(self))
         for name in ("reasoning_tokens", "estimated"):
             if not values[name]:
@@ -73,7 +73,7 @@ class Usage:
         return values
 
     def __add__(self, other: "Usage") -> "Usage":
-        """The sum; a cost that one of them does not know is unknown."""
+        """The sum; its cost is unknown where either cost is."""
         unknown = self.cost_usd is None or other.cost_usd is None
         return Usage(
             self.input_tokens + other.input_tokens,
@@ -93,11 +93,11 @@ class Request:
     task: str
     prompt: Prompt
     inputs: Mapping[str, Any]
-    """Shown in this order: first what other calls of the case hold as well, last what only this one holds."""
+    """Shown in this order: first what other calls of the case share, so that a prefix cache holds it."""
     schema: Mapping[str, Any]  # JSON schema of the reply
     # On a second attempt: the raw reply and what was wrong with it
     repair: tuple[str, str] | None = None
-    round: int = 0  # Raised when a stored reply was unusable, so that the next run asks afresh for that one alone
+    round: int = 0  # Raised after an unusable stored reply, so that this request alone is asked again
 
     def digest(self, engine: "EngineIdentity") -> str:
         """The key that a stored reply is found by: all that the answer depends on."""
@@ -116,7 +116,7 @@ class Request:
 
 @dataclass(frozen=True)
 class EngineIdentity:
-    """Who answers."""
+    """Who answers: engine, model and parameters."""
 
     engine: str  # "openai", "recorded" or "rules"
     model: str  # The pinned model id; for the rules engine its own version
@@ -125,7 +125,7 @@ class EngineIdentity:
     """Whether every reply must name `model`; False where the configuration or a recording allows others."""
 
     def accepts(self, model: str) -> bool:
-        """Whether what `model` replied, as a log has it, counts as this engine's."""
+        """Whether a logged reply that names `model` counts as this engine's."""
         return not self.pinned or model == self.model
 
     def as_json(self) -> dict[str, Any]:
@@ -153,13 +153,13 @@ class Reply:
     replayed: bool = field(default=False, compare=False)
     """True when it cost this caller nothing: it was stored, or shared with the caller who paid."""
     last_usage: Usage | None = field(default=None, compare=False)
-    """Of the last attempt, the earlier ones being charged by `budget.pay_again`; None: `usage`."""
+    """Usage of the last attempt, where `budget.pay_again` charged the earlier ones; None: the same as `usage`."""
     thinking: str = field(default="", compare=False)
     """What a reasoning model thought before it answered, where the endpoint shows it; no part of `text`."""
 
     @property
     def stored_text(self) -> str:
-        """`text` as stores of replies keep it, the thinking before it; `reading.split_thinking` takes it apart."""
+        """`text` with the thinking before it, as stores keep it; `reading.split_thinking` separates them again."""
         return (
             f"<think>\n{self.thinking}\n</think>\n\n{self.text}"
             if self.thinking
@@ -193,7 +193,7 @@ class ReplyStore(Protocol):
     """Where replies are kept, so that no reply is paid for twice."""
 
     async def find(self, request_digest: str) -> Reply | None:
-        """The reply stored under that digest."""
+        """The reply stored under `request_digest`, None where there is none."""
         ...
 
     async def keep(

@@ -22,7 +22,7 @@ class Limiter:
     """Turns at one endpoint, first come first served. One event loop at a time."""
 
     def __init__(self, most: int) -> None:
-        """`most` are the calls under way that were configured."""
+        """`most` is the configured maximum of calls under way."""
         self.most = most
         self.limit = float(min(START, most))
         """Calls that may be under way now, adapted."""
@@ -39,7 +39,7 @@ class Limiter:
         self.most = max(self.most, most)
 
     def pause(self, seconds: float) -> None:
-        """Begin no call before so many seconds are over, as a Retry-After asks for."""
+        """Begin no call before `seconds` are over, as a Retry-After asks for."""
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
     async def enter(self) -> float:
@@ -59,7 +59,7 @@ class Limiter:
         return time.monotonic()
 
     def leave(self, began: float, ended: Ended) -> None:
-        """End the turn that began then, and adapt the limit."""
+        """End the turn that `enter` returned `began` for, and adapt the limit."""
         self.answered += ended == "answered"
         if ended == "answered" and self._waiting:
             growth = GROWTH if self._cut_at < 0 else 1 / self.limit
@@ -87,21 +87,21 @@ class Limiters:
     """One limiter for each endpoint and key, and one circuit for each model there, however many roles ask."""
 
     def __init__(self, circuits: CircuitStore | None = None) -> None:
-        """`circuits` shares what is open with other processes."""
+        """`circuits` stores which circuits are open, for all processes."""
         self.by_place: dict[str, Limiter] = {}
         """The limiter of each address and key, by a digest of both."""
         self._circuits: dict[str, Circuit] = {}
         self._store = circuits
 
     def limiter(self, base_url: str, key: str, most: int) -> Limiter:
-        """The limiter of that address and key; its maximum is the largest that was asked for."""
+        """The limiter of an address and key; its maximum is the largest `most` that was asked for."""
         place = circuit_key(base_url, key, "")
         limiter = self.by_place.setdefault(place, Limiter(most))
         limiter.allow(most)
         return limiter
 
     def circuit(self, base_url: str, key: str, model: str) -> Circuit:
-        """The circuit of that model there."""
+        """The circuit of a model at an address, for this key."""
         place = circuit_key(base_url, key, model)
         circuit = Circuit(place, circuit_name(base_url, model), self._store)
         return self._circuits.setdefault(place, circuit)

@@ -1,8 +1,8 @@
 """Asks any OpenAI-compatible endpoint, hosted or local, with OpenAI's client over the guarded transport.
 
 Endpoints that call themselves compatible differ and may send anything: bodies are read raw and up to a limit, then
-checked field by field, and an endpoint that answers rubbish with status 200 is asked again. How endpoints differ,
-and what is made of it, is tabled in docs/endpoints.md and tests/unit/llm/test_dialects.py.
+checked field by field (`wire`), and an endpoint that answers rubbish with status 200 is asked again. docs/endpoints.md
+and tests/unit/llm/test_dialects.py list how endpoints differ.
 """
 
 import asyncio
@@ -58,6 +58,7 @@ ASSUMED_OUTPUT = 4096
 MOST_SPARED = 50
 """How often a call is turned away with 429, while others are served, before that counts as an attempt."""
 
+# Fields of a request that a model's parameters may not set
 _OURS = frozenset(
     {"model", "messages", "response_format", "stream", "stream_options", "n"}
 )
@@ -78,7 +79,7 @@ class OpenAIEngine:
         limiters: Limiters | None = None,
         pinned: bool = True,
     ) -> None:
-        """Raises ConfigError for a URL, a parameter or a key that cannot be.
+        """Raises ConfigError for an invalid URL, parameter or key.
 
         Args:
             endpoint: Where the model is, and how it is asked: an endpoint that refuses its `json_mode` is asked the
@@ -167,7 +168,7 @@ class OpenAIEngine:
         request: Request,
         mode: JsonMode | None = None,
     ) -> dict[str, Any]:
-        """The body of a request as `answer` sends it, at first in its own mode; for whoever sends it another way."""
+        """The body that `answer` sends, in `mode` or else the current `json_mode`; public for other ways of sending."""
         shape = response_format(mode or self.json_mode, request)
         return chat_body(self._model, render(request), self._parameters, shape)
 
@@ -176,7 +177,7 @@ class OpenAIEngine:
         return self.estimate_chat(render(request))
 
     def estimate_chat(self, messages: Sequence[Mapping[str, str]]) -> Usage:
-        """The same for plain messages."""
+        """`estimate` for plain chat messages."""
         text = "".join(message["content"] for message in messages)
         asked = -(-len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN)
         most = ASSUMED_OUTPUT
@@ -200,6 +201,7 @@ class OpenAIEngine:
 
     async def _ask(self, content: bytes, *, shaped: bool = False) -> Reply:
         """The reply to a body, after retries; `shaped` where it holds a response_format."""
+        # `spared` counts retries that are no attempts; `lost` is the usage of failed attempts.
         attempt, spared, lost = 1, 0, _NOTHING
         while True:
             served = self._limiter.answered
@@ -213,7 +215,7 @@ class OpenAIEngine:
             if (wait or 0.0) > ENDPOINT_WAIT_S:
                 trouble.cause += f"; asks to wait {wait:.0f} s"
                 raise self._unavailable(trouble, attempt)
-            # Turned away while others were served is waiting in line: the limit was lowered for it.
+            # A call turned away while others were served only waits in line; the limiter has lowered its limit.
             is_in_line = (
                 trouble.ended == "limited"
                 and self._limiter.answered > served
@@ -247,7 +249,7 @@ class OpenAIEngine:
         return error
 
     async def _attempt(self, content: bytes, *, shaped: bool) -> Reply:
-        """One attempt, in its turn; what came of it is learnt by the limiter and the circuit."""
+        """One attempt, when the limiter gives it a turn; limiter and circuit learn how it ended."""
         began = await self._limiter.enter()
         ended: Ended = "other"
         try:
@@ -275,6 +277,7 @@ class OpenAIEngine:
             self._limiter.leave(began, ended)
 
     async def _exchange(self, content: bytes, *, shaped: bool) -> Reply:
+        """Send a body and read the answer; a content filter's refusal is a Reply. Raises Refusal or Trouble."""
         started, limit_s = time.perf_counter(), self._settings.timeout_s
         try:
             async with asyncio.timeout(limit_s):
@@ -342,7 +345,7 @@ def _clean(text: str) -> str:
 def _sent_headers(
     secret: str, key_header: str | None, own: Mapping[str, str]
 ) -> dict[str, str | Omit]:
-    """The headers of every request: the key under `key_header`, else where the client puts it."""
+    """The headers of every request, `own` ones included: the key under `key_header`, else where the client puts it."""
     headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
     if key_header or not secret:
         headers["Authorization"] = Omit()

@@ -1,4 +1,4 @@
-"""Replies that were planted: JSON objects in the texts of a request that a model may copy instead of judging.
+"""`is_planted` finds replies that were planted: JSON objects in a request's texts that a model copied, not judged.
 
 The texts are read as a reply is (the same JSON, repaired nowhere), from every brace on and without a limit of length;
 and also as a model sees them (neutralised), folded, and with the escapes of a quoted text undone. A reply is planted
@@ -72,7 +72,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def planted_objects(text: str) -> tuple[dict[str, Any], ...]:
-    """Every JSON object that stands in a text, those within others and within quoted texts too."""
+    """Every JSON object that a text holds, also those within others and within quoted texts."""
     # As it is, as a model sees it, folded, and each of these with escapes (JSON's and HTML's) undone
     spellings: dict[str, None] = {}
     for _ in range(1 + _LEVELS):
@@ -104,7 +104,7 @@ def _unescape(match: re.Match[str]) -> str:
 def _container(
     text: str, start: int, values: Mapping[int, tuple[Any, int]]
 ) -> tuple[Any, int]:
-    """The object or list that begins at a bracket, and its end; `values` holds those that begin after it.
+    """The object or list that begins at a bracket, and its end; `values` has, by their start, those that begin later.
 
     Raises:
         ValueError: If there is none.
@@ -144,7 +144,7 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _objects_of(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects of a reply, those within others too."""
+    """The objects of a reply, also those within others."""
     if isinstance(value, Mapping):
         yield value
         value = list(value.values())

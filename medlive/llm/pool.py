@@ -1,4 +1,4 @@
-"""Many calls at once, a bounded number of them under way, and an end when the budget is spent."""
+"""Concurrent work on many items: `for_each` bounds how many run at once, `work_through` also stops at the budget."""
 
 import asyncio
 import logging
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-# How long calls under way are waited for when no other is to begin
+# Seconds for which calls under way are waited for when no other is to begin
 DRAIN_S = 10.0
 
-Progress = Callable[[int, int], None]  # Called with (done, of how many) now and then
+Progress = Callable[[int, int], None]  # Called with (done, total)
 
 
 async def work_through(
@@ -26,9 +26,9 @@ async def work_through(
     total: int,
     progress: Progress | None = None,
 ) -> str | None:
-    """`for_each`, counted; which budget ended it, or None.
+    """Run `for_each` with progress; return which budget ended it, or None.
 
-    `work` returns how much of `total` it did, and raises BudgetSpent; then no other item is begun. `done` is what
+    `work` returns how much of `total` it did; when it raises BudgetSpent, no other item is begun. `done` is how much
     was done before.
     """
     stopped: str | None = None

@@ -1,10 +1,9 @@
-"""Reading a reply that should be one JSON object: what is certain is read, anything that could be meant two ways
-is not.
+"""Read a model's reply as one JSON object (`read_object`), split off its thinking, and recognise refusals.
 
 Endpoints without a JSON mode wrap the object in prose, code fences and thinking. Such a reply counts when it holds
 exactly one object and nothing else that could be one. Refused are therefore: a second object, equal or not; a
 list; a brace that opens no whole object (a reply that was cut, JSON with single quotes or trailing commas); a key
-given twice; NaN; words after the object that take it back; a reply that stands in the inputs (`planted`). Nothing is
+given twice; NaN; words after the object that take it back; a reply copied from the inputs (`planted`). Nothing is
 mended.
 """
 
@@ -20,7 +19,7 @@ from .planted import is_planted
 
 LONGEST_REFUSAL = 2000
 """Characters of the longest text that is taken for a refusal: models that refuse are brief."""
-# Characters at the beginning in which the refusal must stand
+# Characters of a text's beginning in which its refusal is looked for
 REFUSAL_OPENING = 400
 
 _THINKING = re.compile(
@@ -35,6 +34,7 @@ _SECOND_THOUGHTS = re.compile(
     r"|更正|纠正|修正|抱歉|对不起|应为|应该是|不对|错误|有误|改为|不是|忽略|重新",
     re.IGNORECASE,
 )
+# What precedes a JSON object that is a value or an item of something else
 _INSIDE = re.compile(r"""(?:["']\s*:|[\[,])\s*\Z""")
 
 
@@ -46,7 +46,7 @@ def read_object(
     text: str,
     inputs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The JSON value of a reply; `inputs` are the texts that the reply may have been copied from.
+    """The JSON value of a reply; `inputs` are the request's, from whose texts a reply must not be copied.
 
     A reply that is JSON and nothing else is returned as it is, whatever its type. NUL and lone surrogates are
     taken out of strings, since no database row can hold them. Raises NoObject, or another ValueError that says
@@ -177,8 +177,8 @@ _DECODER = json.JSONDecoder(
 
 
 def neutral(value: Any) -> Any:
-    """A JSON value with strings as a reader sees them: what is hidden in a reply is no more to be stored than what is
-    hidden in a thread is to be shown. Raises ValueError where two keys become one."""
+    """A JSON value without the invisible characters of its strings, for replies to be stored and threads to be shown.
+    Raises ValueError where two keys become one."""
     if isinstance(value, str):
         return neutralise(value)
     if isinstance(value, (list, tuple)):

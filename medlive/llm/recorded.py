@@ -20,7 +20,7 @@ _HEAD = ("model", "made_on", "how")
 
 @dataclass
 class Recording:
-    """Replies by what they answer."""
+    """Replies of one model, found by `reply_key`."""
 
     model: str  # Who wrote them
     made_on: str  # The day, as an ISO date
@@ -30,7 +30,7 @@ class Recording:
 
     @property
     def digest(self) -> str:
-        """What the recording holds: other replies are another engine."""
+        """The digest of all replies: other replies are another engine."""
         rows = [[key, *reply] for key, reply in sorted(self.replies.items())]
         return digest_json(rows)
 
@@ -58,7 +58,7 @@ def load_recording(path: Path) -> Recording:
 
 
 def save_recording(recording: Recording, path: Path) -> None:
-    """Write a recording, its replies by task and key, so that a refreshed one is read as a difference."""
+    """Write a recording, its replies sorted by task and key, so that two versions are easily compared."""
     rows: list[Mapping[str, Any]] = [{name: getattr(recording, name) for name in _HEAD}]
     replies = [(task, key, text) for key, (task, text) in recording.replies.items()]
     for task, key, text in sorted(replies):
@@ -72,7 +72,7 @@ class RecordedEngine:
     """Answers from a recording, and asks another engine where it holds nothing."""
 
     def __init__(self, recording: Recording, otherwise: Engine) -> None:
-        """`otherwise` stands in; a reply that was sent back as unusable is its own to mend."""
+        """`otherwise` answers what is not recorded, and repairs replies that were unusable."""
         self._recording, self._otherwise = recording, otherwise
         other = f"{otherwise.identity.engine} {otherwise.identity.model}"
         parameters = {"recording": recording.digest, "otherwise": other}
@@ -95,7 +95,7 @@ class RecordedEngine:
 
 
 class RecordingEngine:
-    """Asks another engine and keeps what it answers in a recording; a mended reply replaces the one before."""
+    """Asks another engine and keeps its replies in a recording; a repaired reply replaces the one before."""
 
     def __init__(self, engine: Engine, recording: Recording) -> None:
         self._engine = engine

@@ -43,7 +43,7 @@ class Price(BaseModel):
 
     input: Amount
     """Of a million tokens of a request."""
-    # Of those that the endpoint's prefix cache held; None for the price of other tokens
+    # Of request tokens that the endpoint's prefix cache held; None: the same as `input`
     cached: Amount | None = None
     output: Amount
     """Of a million tokens of a reply."""
@@ -63,7 +63,7 @@ class Cutoff:
     day: date
     """Inclusive; of a cutoff that names a month alone, the month's last day."""
     text: str
-    """As the registry spells it."""
+    """The day or month as the registry spells it."""
     basis: Basis
     source: str | None
 

@@ -1,4 +1,5 @@
-"""No reply is paid for twice: a stored one is found by its request's digest, a new one is kept before use."""
+"""`ReplayEngine`: no reply is paid for twice. It finds stored replies by their request's digest, and stores new ones
+before they are used."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +22,7 @@ class ReplayEngine:
     def __init__(
         self, engine: Engine, store: ReplyStore, budget: Budget | None = None
     ) -> None:
-        """`budget` is asked before and charged after every call that is really made."""
+        """`budget` is checked before, and charged after, every call that is not replayed."""
         self._engine = engine
         self._store = store
         self._budget = budget or Budget()

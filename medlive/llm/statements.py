@@ -1,7 +1,8 @@
-"""What the words around a verdict state: before its JSON object, and in its reasoning.
+"""Whether a grader's words contradict its verdict: those before the JSON object (`fault_before`, `said_in`), and its
+reasoning (`fault_of`).
 
-They are cut into clauses. A clause that names the criterion as met, or that is a verdict and nothing else, states
-one; it is denied by an odd number of negations, so that "does not fail to meet it" is met. What is only supposed
+The words are cut into clauses. A clause that says the criterion is met, or that is a verdict and nothing else, states
+a verdict; an odd number of negations denies it, so that "does not fail to meet it" is met. What is only supposed
 ("if", "whether") or asked states nothing, and of several verdicts the last one counts.
 """
 
@@ -31,8 +32,8 @@ _DENIED_AHEAD = re.compile(
     r"|错误|并非|不应|不能|不要|不会|不是|而非|例如|比如|示例|样例|模板|占位|假如|假设|如果|若|(?:回答|答案|原文|考生)[^，。]{0,6}(?:写|说|称|包含|要求)",
     re.IGNORECASE,
 )
-"""Of the words that lead to an object on a line of its own: what stands there mostly gives the verdict's ground,
-which may hold any "not". What somebody else says, and what would be, is no verdict either."""
+"""Denials before an object on a line of its own. The words there mostly give the verdict's ground, which may hold any
+"not"; so only these count, and words on what somebody else says or what would be."""
 _BEGUN = re.compile(
     r"\W*(?:(?:if|unless|were|had|suppose|supposing|no|as the (?:answer|response|candidate))\b|如果|假如|假设"
     r"|若|不\W)",
@@ -87,14 +88,14 @@ _STATES = re.compile(
     r"|[算应可能够得到全均都皆所有各每并仅只不未没非]|\W)*+(?:满足|符合?|达到|达标|成立|相反)了?\W*\Z",
     re.IGNORECASE | re.DOTALL,
 )
-"""A clause that states a verdict: of the criterion by name, or of nothing else."""
+"""A clause that states a verdict: it names the criterion, or holds nothing else."""
 _REPORTS = re.compile(
     r"\b(?:answer|response|text|it) (?:\w+ly )?(?:says|states|tells|explains|notes|mentions|warns|advises"
     r"|recommends)\b|\b(?:targets?|goals?|needs?) (?:is|are|was|were|has|have)\b"
     r"|回答\w{0,2}(?:说|写|指出|提到|提示|认为|建议)",
     re.IGNORECASE,
 )
-"""A clause with such words tells what the answer says, or speaks of another thing that is met."""
+"""A clause with such words tells what the answer says, or that another thing is met."""
 _BARE = re.compile(r"\W*(?:yes|no|true|false|是|否)\W*", re.IGNORECASE)
 """A verdict where it begins or ends a text, or has a label."""
 _LABEL = re.compile(
@@ -111,7 +112,9 @@ _REFRAINS = _words(
     "避免|停|禁|忌|勿|戒",
 )
 """What a criterion holds that a "not" of the answer may meet."""
+# A Chinese character, a number, or a word
 _TERM = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
+# Traditional Chinese characters to simplified ones
 _SIMPLE = str.maketrans(
     "滿達標準該沒無條項時確實應關議", "满达标准该没无条项时确实应关议"
 )
@@ -159,15 +162,15 @@ def fault_before(before: str) -> str | None:
 
 
 def taken_back(before: str) -> bool:
-    """Whether the last words before an object take it back; that a criterion is not met is no such word."""
+    """Whether the last words before an object take it back; "not met" alone is a verdict and takes nothing back."""
     words = before[-200:].rstrip(" \t\r\n*_#`")
-    ahead = words.endswith((":", "：")) or "\n" in before[-200:][len(words) :]
+    leads = words.endswith((":", "：")) or "\n" in before[-200:][len(words) :]
     clause = _CLAUSE.split(words.rstrip(":："))[-1]
     if _DENIED_AHEAD.search(clause) or _BEGUN.match(_SENTENCE.split(words)[-1]):
         return True
     last = _CLAUSE.split(before[-200:])[-1]
     return (
-        not ahead and _DENIED.search(last) is not None and _STATES.match(last) is None
+        not leads and _DENIED.search(last) is not None and _STATES.match(last) is None
     )
 
 
@@ -177,7 +180,7 @@ def spelt_out(before: str) -> bool:
 
 
 def said_in(words: str) -> bool | None:
-    """The verdict that the words before an object, or a reasoning, state last; None: none."""
+    """The last verdict (True: met) in the words before an object, or in a reasoning; None: none."""
     return _last_said(_clauses(words[-_LOOKED_AT:]))
 
 
@@ -189,15 +192,14 @@ def said_of_all(before: str) -> bool | None:
 
 
 def fault_of_form(reasoning: str) -> str | None:
-    """What is wrong with a reasoning whatever it says; None: nothing."""
+    """Why a reasoning is refused whatever its verdict: it has no word; None: it is not refused."""
     if reasoning.strip() and not _TERM.search(reasoning):
         return "its reasoning is a placeholder"
     return None
 
 
 def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
-    """What speaks in the words of a reasoning against its verdict, where no field states its conclusion; None:
-    nothing."""
+    """Why a reasoning does not bear out its verdict, where no field states its conclusion; None: it does."""
     if _MIXED.search(reasoning):
         return "its reasoning mixes Latin and Cyrillic letters within a word"
     if unable := list(_UNABLE.finditer(reasoning)):
@@ -234,10 +236,10 @@ def denies(text: str) -> bool:
 
 
 def _only_lack(clauses: Sequence[str]) -> bool:
-    """Whether every clause of a reasoning denies. "It says that no scan is needed" tells what is there."""
+    """Whether every clause of a reasoning denies. "It says that no scan is needed" denies nothing about the answer."""
     with_terms = [clause for clause in clauses if _TERM.search(clause)]
     for clause in with_terms:
-        if not _odd(clause) or _SAYS.search(_FIRST_NEGATION.split(clause)[0]):
+        if not _is_denied(clause) or _SAYS.search(_FIRST_NEGATION.split(clause)[0]):
             return False
     return bool(with_terms)
 
@@ -265,13 +267,14 @@ def _clauses(text: str) -> list[str]:
     return [clause for clause in (*clauses, text[start:].strip()) if clause]
 
 
-def _odd(clause: str) -> bool:
-    """Whether a clause denies: an odd number of negations, or part of the thing alone."""
+def _is_denied(clause: str) -> bool:
+    """Whether a clause denies: it has an odd number of negations, or none but a word like "partly"."""
     negations = len(_NEGATION.findall(_NO_NEGATION.sub(" ", clause)))
     return negations % 2 == 1 if negations else _PARTLY.search(clause) is not None
 
 
 def _last_said(clauses: Sequence[str]) -> bool | None:
+    """The last verdict (True: met) that a clause states; None: none does."""
     statement: bool | None = None
     for place, clause in enumerate(clauses):
         labelled = place in (0, len(clauses) - 1) or _LABEL.fullmatch(
@@ -282,7 +285,7 @@ def _last_said(clauses: Sequence[str]) -> bool | None:
             _SUPPOSED.search(clause) or _REPORTS.search(clause)
         )
         if bare or stated:
-            denied = _odd(clause)
+            denied = _is_denied(clause)
             if denied or not _INFINITIVE.search(clause):
                 statement = not denied
     return statement

@@ -1,6 +1,7 @@
-"""What is sent to an endpoint and what it means by what it answers: a completion, a refusal, or trouble that may pass.
+"""The format of chat completions: `chat_body` makes a request, `read_completion` and `read_error` read the answer.
 
-Nothing is sent here. How endpoints put it is tabled in docs/endpoints.md and tests/unit/llm/test_dialects.py.
+An answer is a Reply, a Refusal of the request, or Trouble that may pass. `openai` does the sending.
+docs/endpoints.md and tests/unit/llm/test_dialects.py list how endpoints differ.
 """
 
 import json
@@ -31,14 +32,17 @@ _FINISH = {
     **dict.fromkeys(_CUT.split(), Finish.LENGTH),
     **dict.fromkeys(_REFUSED.split(), Finish.REFUSAL),
 }
-"""What endpoints give as finish_reason, in lower case. One that gives none is taken to have stopped; others: a tool
-call, an error, an unknown word."""
+"""Values of finish_reason, in lower case. An endpoint that gives none is taken to have stopped; any other value, as a
+tool call or an error, is Trouble."""
 
 
+# Error codes, in lower case
 _NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _NO_MONEY_WORDS = ("insufficient_quota", "insufficient balance", "余额不足")
-"""How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
+"""Words of endpoints without such a code, in lower case. A quota that is "exceeded" may be that of a minute."""
+# Codes that blame the key or the model's name
 _OF_CALLER = frozenset({"model_not_found", "invalid_api_key"})
+# Codes that do not depend on the parameters or the way of asking for JSON
 _WHATEVER_THE_FORM = _OF_CALLER | {"context_length_exceeded"}
 _OF_FILTER = frozenset(
     {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
@@ -54,7 +58,7 @@ _OF_PARAMETER_WORDS = (
     "unexpected",
     "not permitted",
 )
-"""How endpoints without such a code put it, in lower case."""
+"""Words about a parameter by endpoints without such a code, in lower case."""
 _OF_FORMAT_WORDS = (
     "response_format",
     "json_schema",
@@ -64,7 +68,8 @@ _OF_FORMAT_WORDS = (
     "grammar",
     "validation error",
 )
-"""What the refusal of a way of asking for JSON speaks of, whatever its status, in lower case."""
+"""Words of a refusal of the way JSON is asked for, whatever its status, in lower case."""
+# Statuses below 500 after which a request is sent again
 _RETRIED = frozenset({408, 409, 425, 429})
 _OVERLOADED = frozenset({503, 504, 529})
 
@@ -101,7 +106,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
-    """How a request's reply is asked to be JSON; None where it is not."""
+    """The response_format that asks for a request's reply as JSON; None in mode "none"."""
     if mode == "none":
         return None
     if mode == "object":
@@ -114,8 +119,8 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     return {"type": "json_schema", "json_schema": shape}
 
 
-def _texts(value: object, *names: str) -> str | None:
-    """The first of these fields of an object that is a text; None: none is."""
+def _text(value: object, *names: str) -> str | None:
+    """The text in the first field of `names` that holds one; None where none does, or `value` is no object."""
     if isinstance(value, dict):
         for name in names:
             if isinstance(value.get(name), str):
@@ -128,7 +133,7 @@ def _part(value: object, name: str) -> object:
 
 
 def read_completion(raw: bytes, sent: bytes) -> Reply:
-    """The reply in a chat completion's body; `sent` is the request's, for an endpoint that reports no usage.
+    """The reply in a chat completion's body; `sent` is the request's body, to bound a usage that is not reported.
 
     Raises Trouble.
     """
@@ -161,9 +166,9 @@ def priced(usage: Usage, price: Price | None, latency_ms: float = 0.0) -> Usage:
 
 
 def completion(body: object) -> Reply:
-    """The reply in a chat completion: its thinking apart, a refusal by model or filter as one; not `priced` yet.
+    """The reply in a chat completion, its thinking split off; a refusal by model or filter has Finish.REFUSAL.
 
-    What has a wrong type counts as not sent. Raises Trouble.
+    Its usage is not `priced` yet. A field of a wrong type counts as not sent. Raises Trouble.
     """
     if not isinstance(body, dict):
         raise Trouble("the answer is not a JSON object")
@@ -179,12 +184,12 @@ def completion(body: object) -> Reply:
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
     # DeepSeek and vLLM; OpenRouter
     for name in ("reasoning", "reasoning_content"):
-        thinking = _texts(message, name) or thinking
+        thinking = _text(message, name) or thinking
     return Reply(
         text,
         finish,
         usage or Usage(),
-        _texts(body, "model") or UNNAMED,
+        _text(body, "model") or UNNAMED,
         thinking=thinking,
     )
 
@@ -193,12 +198,12 @@ def _read_end(
     message: Mapping[str, Any], reason: object, usage: Usage | None
 ) -> tuple[Finish, str | None]:
     """How a message ended, and its text. Raises Trouble."""
-    if refusal := _texts(message, "refusal"):
+    if refusal := _text(message, "refusal"):
         return Finish.REFUSAL, refusal
     finish = _FINISH.get(str(reason or "stop").casefold())
-    text = _texts(message, "content")
+    text = _text(message, "content")
     if isinstance(parts := message.get("content"), list):  # as some endpoints send it
-        texts = [part for item in parts if (part := _texts(item, "text")) is not None]
+        texts = [part for item in parts if (part := _text(item, "text")) is not None]
         text = "".join(texts) if texts else None
     if finish is None or (text is None and finish is Finish.STOP):
         fault = "may not be whole" if finish is None else "holds no text"
@@ -232,13 +237,14 @@ def _usage(value: object) -> Usage | None:
     )
 
 
+# Keywords of JSON Schema that strict mode does not allow, or that engines need not see
 _LEFT_OUT = frozenset(
     {"title", "description", "default", "examples", "minLength", "maxLength"}
 )
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without what strict mode has no room for; objects are closed and require all they hold."""
+    """The schema for strict mode, without the keywords of _LEFT_OUT; objects are closed and require all fields."""
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
     strict: dict[str, Any] = {}
@@ -261,13 +267,13 @@ def _strict_part(value: Any) -> Any:
 
 @dataclass(eq=False)
 class Trouble(Exception):
-    """An attempt failed in a way that another attempt may mend, or what came is no chat completion that can be used."""
+    """An attempt failed where another may succeed, or its answer is no chat completion that can be used."""
 
     cause: str
     ended: Ended = "other"
     retry_after: float | None = None
     usage: Usage | None = None
-    """What a body without a usable reply took; None: unknown, or nothing."""
+    """Usage of an answer without a usable reply; None: unknown, or nothing."""
     timed_out: bool = False
 
 
@@ -318,12 +324,12 @@ class Refusal(Exception):
             return named
         words = set(re.findall(r"\w+", message))
         quoted = [name for name in parameters if name.casefold() in words]
-        # The longest: "max_tokens" may be named beside the parameter that should stand in its place.
+        # The longest: "max_tokens" may be named beside the parameter that should replace it.
         return max(quoted, key=len, default=None)
 
     @property
     def kind(self) -> type[EndpointUnavailable]:
-        """Whether this request, this caller, or the endpoint is concerned."""
+        """The error to raise: it blames this request, this caller (key, model's name, account) or the endpoint."""
         if self.of_format:
             return RequestRefused
         if self.is_broke or self.status in {401, 403, 404}:
@@ -334,10 +340,10 @@ class Refusal(Exception):
 
 
 def read_error(error: "APIStatusError", *, shaped: bool) -> Refusal | Trouble:
-    """Read an error in each form that endpoints give it.
+    """Read an error status: Trouble where the same request may be sent again, else a Refusal.
 
     Args:
-        error: The error.
+        error: The error, in any form that endpoints give it.
         shaped: Whether the request held a response_format: an error that speaks of it is a refusal, not an outage.
     """
     refusal = _refusal_of(error)
@@ -360,16 +366,16 @@ def read_error(error: "APIStatusError", *, shaped: bool) -> Refusal | Trouble:
 
 
 def _refusal_of(error: "APIStatusError") -> Refusal:
-    details: Any = error.body  # What stands under "error", or the whole
+    details: Any = error.body  # The value under "error", or the whole body
     if isinstance(details, list) and details:
         details = _part(details[0], "error")  # Google
     plain = details if isinstance(details, str) else error.response.text
     inner = _part(details, "innererror")  # Azure
-    codes = (_texts(details, "code"), _texts(details, "type"), _texts(inner, "code"))
+    codes = (_text(details, "code"), _text(details, "type"), _text(inner, "code"))
     return Refusal(
         status=error.status_code,
-        # FastAPI has a detail
-        message=_texts(details, "message", "detail") or plain[:1000],
+        # FastAPI sends `detail`
+        message=_text(details, "message", "detail") or plain[:1000],
         codes=frozenset(code.casefold() for code in codes if code),
-        parameter=_texts(details, "param") or "",
+        parameter=_text(details, "param") or "",
     )

@@ -1,4 +1,4 @@
-"""What an excellent answer must say and the forum's physician did not: named by a model, and proved before it counts.
+"""`complete_rubric` adds criteria for what an excellent answer must say and the forum's physician did not.
 
 Two models name points, neither seeing the other's list. A point is kept where a passage supports it as a claim, by
 the path that advice takes, or where both name it. Source: docs/method.md §1, Rubric (origin).
@@ -98,13 +98,13 @@ async def complete_rubric(
     rubric: Rubric,
     lacks: Sequence[str] = (),
 ) -> Rubric:
-    """A rubric with the criteria that the case's advice lacks, and what became of each point that was named.
+    """A rubric with criteria for what the case's advice lacks, and the outcome of each point that was named.
 
     Args:
         drafting: Its reviewer names points; its writer names points without that list, and reviews what is added. The
             same model in both roles is no consensus, and is asked once.
-        curation: What the chain made of the thread.
-        judge: Of claims, and of what two lists share.
+        curation: The curated thread.
+        judge: Judges claims, and which points two lists share.
         library: Where points are searched.
         rubric: What is completed.
         lacks: What an ordinary answer lacked that the rubric scores too high.
@@ -132,7 +132,7 @@ async def complete_rubric(
         other = shared.get(name)
         words = others[other].point if other else None
         points[name] = _decide(items[name], verdict, words, voices)
-    # The only answers to what is asked stay, those that both models named, then the heaviest.
+    # First stay the only answers to what is asked, then points that both models named, then the heaviest.
     open_parts = set(ids_of(rubric.unanswered))
 
     def rank(name: str) -> tuple[bool, bool, int]:
@@ -153,7 +153,7 @@ async def complete_rubric(
 def _inputs_of(
     drafting: Drafting, rubric: Rubric, earlier: Completion, lacks: Sequence[str]
 ) -> dict[str, Any]:
-    """What a model that names points is shown."""
+    """What a model is shown that names points."""
     criteria = []
     for c in rubric.criteria:
         shown = {"criterion": c.criterion, "points": c.points, "asked": c.asked}
@@ -178,7 +178,7 @@ def _inputs_of(
 async def _points_of(
     agent: Agent, letter: str, inputs: Mapping[str, Any], rubric: Rubric
 ) -> dict[str, PointItem]:
-    """The points that a model names, by ids with that letter."""
+    """The points that a model names, by ids that begin with `letter`."""
     known = ["", *ids_of(rubric.asked)]
 
     def check(reply: CompleteReply) -> str | None:
@@ -217,7 +217,7 @@ async def _shared(
     named: Mapping[str, PointItem],
     others: Mapping[str, PointItem],
 ) -> dict[str, str]:
-    """Return which points of the first list the second names too, each with its id there."""
+    """Id of a point in `named` → id of the point in `others` that says the same."""
     if not named or not others:
         return {}
     inputs: dict[str, Any] = {"query": query}
@@ -234,7 +234,7 @@ async def _shared(
 def _decide(
     item: PointItem, verdict: ClaimVerdict, shared: str | None, voices: Sequence[str]
 ) -> CompletedPoint:
-    """What becomes of a point."""
+    """The outcome of a point, by its verdict and by `shared`, the other model's words for it. `voices`: the models."""
     source = ""
     detail = verdict.reason
     outcome: PointOutcome
@@ -263,9 +263,9 @@ async def _with_criteria(
     items: Mapping[str, PointItem],
     points: dict[str, CompletedPoint],
 ) -> Rubric:
-    """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own.
+    """The rubric with the criteria of the kept points; the writer reviews all of them, also those that it named.
 
-    Points whose criteria are at fault, or find no room, are marked so in `points`.
+    In `points` those are marked whose criteria are at fault or find no room.
     """
     own = rubric.criteria
     added: dict[str, Criterion] = {}

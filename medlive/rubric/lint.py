@@ -1,7 +1,7 @@
-"""The rubric linter: what code can see for certain of a criterion, and what it only suspects.
+"""The rubric linter: `lint` finds what code can see for certain, `suspicions` what it only suspects.
 
-Source: docs/method.md §1, Rubric. Faults bind, also at the release gate. Suspicions compare words and understand
-none: they are put to the engine that reviews a rubric, whose word decides.
+Source: docs/method.md §1, Rubric. Faults bind, also at the release gate. Suspicions compare words without
+understanding them: the engine that reviews the rubric decides on them.
 """
 
 import re
@@ -24,13 +24,13 @@ TRIVIAL = 1
 
 
 MOST_WRITTEN = 14
-"""Criteria of one rubric as it is written today (docs/curation.md)."""
+"""Most criteria of a rubric that is written now (docs/curation.md)."""
 MOST_RELEASED = 19
-"""Criteria of any rubric that may be released: the paper's bound, which earlier rubrics kept to."""
+"""Most criteria of a rubric that may be released: the paper's bound, which earlier rubrics kept to."""
 MOST_POINTS = 100
-"""Sum of the points above 0, of a rubric as it is written today."""
+"""Greatest sum of the points above 0, of a rubric that is written now."""
 HEAVIEST_SHARE = 0.5
-"""Share of the heaviest in that sum, where three or more criteria earn points."""
+"""Greatest share of the heaviest criterion in that sum, where three or more earn points."""
 SIMILAR = 0.7
 """Jaccard similarity of two criteria's words (Chinese: character pairs) from which they may say the same."""
 
@@ -45,7 +45,7 @@ Objection = Literal[
     "not_direct",
     "minor",
 ]
-"""What the engine that reviews a rubric may find wrong with a criterion, by its word alone."""
+"""What only the engine that reviews a rubric can find wrong with a criterion."""
 Fault = (
     Objection
     | Literal[
@@ -84,6 +84,7 @@ _HAN = re.compile(r"[\u3400-\u9fff]")
 _HAN_RUN = re.compile(r"[\u3400-\u9fff]+")
 _LATIN = re.compile(r"[A-Za-z]")
 _WORDS = re.compile(r"[a-z0-9]+")
+# Words of a criterion that lean on another text, join two facts, or describe an error
 _LEANING = re.compile(
     r"\b(?:the|this|that) (?:doctor|physician|thread|post|poster|forum|reply|(?:original|reference) answer)\b"
     r"|\bas (?:mentioned|stated|described|noted)\b|\bsame as (?:above|the)\b"
@@ -108,8 +109,8 @@ def lint(
     """Every fault of a rubric in `language` ("en" or "zh") that is certain; empty when there is none.
 
     `advice` maps each advice element to its words, `case` holds the case's texts: a criterion that earns points
-    asks for no number that neither states. `no_negative` says why no criterion costs points. `is_written`: it is a
-    rubric as it is written today, and not any that may be released.
+    asks for no number that neither states. `no_negative` says why no criterion costs points. `is_written`: the
+    stricter limits for newly written rubrics apply, not only those for release.
     """
     findings = _whole_faults(criteria, no_negative, is_written)
     for c in criteria:
@@ -220,16 +221,16 @@ def alike(text: str, other: str) -> bool:
 def find_faulty(
     criteria: Sequence[Criterion], findings: Sequence[Finding]
 ) -> dict[str, Finding]:
-    """The criteria that go, each with the finding that decides; so do those too light to be asked for, and of more than
-    14 the lightest.
+    """The ids of criteria to drop, each with the finding that decides: also criteria too light to be asked for, and the
+    lightest of more than MOST_WRITTEN.
 
-    What answers a part of the query does not go for being minor, nor a penalty where no other is left, since a
-    rubric without one would hold its case.
+    A criterion that answers a part of the query is not dropped for being minor, nor is a penalty where no other is
+    left, since a rubric without one would hold its case.
     """
     faulty: dict[str, Finding] = {}
     minor: dict[str, Finding] = {}
     for finding in (*findings, *_trivial(criteria)):
-        # One that answers nothing asked stays.
+        # A criterion stays that only does not answer its part of the query directly.
         if finding.criterion and finding.fault != "not_direct":
             is_minor = finding.fault == "minor"
             (minor if is_minor else faulty).setdefault(finding.criterion, finding)
@@ -254,13 +255,14 @@ def _trivial(criteria: Sequence[Criterion]) -> Iterator[Finding]:
 
 
 def lightest(criteria: Sequence[Criterion], count: int) -> list[Criterion]:
-    """So many of the lightest criteria that earn points and answer no part of the query, the last first."""
+    """The `count` lightest criteria that earn points and answer no part of the query; of equal ones the last first."""
     spare = [c for c in criteria if c.points > 0 and not c.asked]
     spare.sort(key=lambda c: (c.points, -c.position))
     return spare[: max(count, 0)]
 
 
 def _shingles(folded: str) -> frozenset[str]:
+    """The words and the pairs of Chinese characters of a folded text."""
     shingles = set(_WORDS.findall(folded))
     for run in _HAN_RUN.findall(folded):
         for start in range(len(run) - 1):

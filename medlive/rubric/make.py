@@ -1,4 +1,4 @@
-"""A case's rubric, step by step: written, completed by what the advice lacks, and proved.
+"""`make_rubric`: a case's rubric is written, completed by what the advice lacks, and proved.
 
 Source: docs/method.md §1, Rubric. In a proof answers of known quality are graded and compared; the reviewer rules on
 doubtful criteria, and what fails is revised. `classify` asks for a case's difficulty and dialogue register, on which
@@ -55,7 +55,8 @@ GradeProbes = Callable[
     [CaseText, Sequence[Criterion], Sequence[str], Agent],
     Awaitable[Sequence[Mapping[str, ProbeVerdict]]],
 ]
-"""Grades answers by every criterion, each by the criterion's id. Raises AgentFailure where one stays ungraded."""
+"""Grades answers by all criteria: for each answer the verdicts, by criterion id. Raises AgentFailure where a criterion
+stays ungraded."""
 
 
 class MadeRubric(NamedTuple):
@@ -79,11 +80,11 @@ async def make_rubric(
     The answers that prove it come first: penalties are drawn from their mistakes.
 
     Args:
-        curation: What the chain made of the thread.
+        curation: The curated thread.
         text: The case's texts.
         agents: By role: "rubric" and "reader", "validator" with a library, "prober" and "grader" with `grade`.
         library: Where points that the advice lacks are searched; None: the rubric is not completed.
-        grade: Grades the proof's answers; None makes no proof.
+        grade: Grades the proof's answers; None: no proof is made.
 
     Raises:
         AgentFailure: If an engine gives no usable reply.
@@ -147,21 +148,21 @@ class Proving:
     drafting: Drafting
     passages: Sequence[Passage]  # Those that the claims' verdicts cite
     complete: Callable[[Rubric, Sequence[str]], Awaitable[Rubric]] | None
-    """`complete_rubric` of a rubric and what it lacks; None: what the advice lacks is not asked for."""
+    """`complete_rubric`, called with a rubric and what an ordinary answer lacks; None: rubrics are not completed."""
     prober: Agent
     grader: Agent
     grade: GradeProbes
     findings: list[ProofFinding] = field(default_factory=list)
     verdicts: dict[tuple[Probe, str], ProbeVerdict] = field(default_factory=dict)
-    """By answer and the criterion's text: what stays in a revision is not graded again."""
+    """By answer and criterion text: criteria that a revision keeps are not graded again."""
 
     async def prove(
         self, rubric: Rubric, probes: tuple[GradedProbe, ...]
     ) -> tuple[Rubric, Proof]:
         """Prove a rubric by answers that are not graded yet, revising it at most twice.
 
-        Criteria that a reviewer rules out are dropped, where the rubric can do without them; only what fails
-        even so is revised. The figures stand in the rubric once it is proved.
+        Criteria that a reviewer rules out are dropped, where the rubric can do without them; a rubric that still
+        fails is revised. A proved rubric is returned with its figures.
 
         Raises:
             AgentFailure: If an engine gives no usable reply, an ungraded criterion included.
@@ -207,8 +208,8 @@ class Proving:
     ) -> Rubric:
         """The rubric revised with the failing answers in view.
 
-        What an ordinary answer lacks is mostly what the advice lacks too: the models that complete a rubric are
-        asked for that, and the writer where it is not all, or added nothing.
+        What an ordinary answer lacks is mostly what the advice lacks too, so the models that complete a rubric are
+        asked for it; the writer is asked where other answers fail as well, or nothing was added.
         """
         failing = examination.failing
         if Probe.ORDINARY in failing and self.complete is not None:
@@ -241,7 +242,7 @@ class Proving:
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
     ) -> tuple[GradedProbe, ...]:
-        """Grade the answers by the criteria that are new."""
+        """Grade the answers by the criteria that are new; return them with their verdicts on all of `criteria`."""
         known = self.verdicts
         new = [c for c in criteria if (probes[0].probe, c.criterion) not in known]
         if new:
@@ -259,7 +260,7 @@ class Proving:
     async def _rule_on(
         self, examination: Examination, rubric: Rubric
     ) -> list[ProofFinding]:
-        """The doubts about criteria with the reviewer's rulings; one that was found needed is not doubted again."""
+        """The doubts about criteria with the reviewer's rulings; one that was ruled needed before keeps its ruling."""
         earlier = {(f.fault, f.text): f for f in self.findings if f.needed}
         known, new = list[ProofFinding](), list[ProofFinding]()
         for doubt in examination.doubts:
@@ -314,7 +315,7 @@ class Proving:
         return await reviewer.ask_each(RulingItem, inputs, doubted, fault_of)
 
     def _drop(self, rubric: Rubric, doubts: Sequence[ProofFinding]) -> Rubric:
-        """The rubric without what the reviewer ruled out, but for what it cannot do without."""
+        """The rubric without the criteria that the reviewer ruled out, unless dropping one adds a fault."""
         lint = self.drafting.lint
         for doubt in doubts:
             by_text = {c.criterion: c for c in rubric.criteria}
@@ -335,7 +336,7 @@ class Proving:
 async def read_for_harm(
     text: CaseText, probes: Sequence[GradedProbe], grader: Agent, checker: Agent
 ) -> tuple[GradedProbe, ...]:
-    """The answers, of which the slip and the long one are read for harm.
+    """The answers, the slip and the long one with their reading for harm.
 
     Args:
         text: The case.

@@ -40,7 +40,7 @@ def known_axis(name: str) -> Axis:
 
 
 class Origin(StrEnum):
-    """What a criterion rests on (docs/method.md §1, Rubric)."""
+    """What a criterion is based on (docs/method.md §1, Rubric)."""
 
     ADVICE = "advice"  # An element of the case's advice: the paper's rubric
     EVIDENCE = "evidence"  # A decisive point that the advice lacks and a passage states
@@ -48,8 +48,8 @@ class Origin(StrEnum):
 
 
 Tier = Literal["decisive", "further"]
-"""How much an answer lacks that does not meet a criterion: without a decisive one it does not do for this patient, a
-further one an excellent answer adds and an ordinary one lacks (docs/method.md §1, Rubric)."""
+"""How much a criterion matters: an answer that misses a decisive one does not do for this patient; a further one is
+what an excellent answer adds and an ordinary one lacks (docs/method.md §1, Rubric)."""
 LEAST_DECISIVE = 7
 """Points, above or below 0, from which a criterion is decisive."""
 
@@ -68,7 +68,7 @@ class AskedPart:
 
 
 class Difficulty(StrEnum):
-    """How much an answer takes; describes the case and weighs nothing (ClinConsensus §3.2)."""
+    """How hard a case is to answer; describes the case and weighs nothing (ClinConsensus §3.2)."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -179,7 +179,7 @@ PointOutcome = Literal[
     "faulty",  # The reviewer objected to its criterion
     "surplus",  # Sound, but there were graver points enough
 ]
-"""What became of a point that the advice lacks."""
+"""Whether, and why, the rubric has a point that the advice lacks."""
 
 
 @dataclass(frozen=True)
@@ -198,13 +198,13 @@ class CompletedPoint:
         return self.outcome in ("evidence", "consensus")
 
     def without(self, outcome: PointOutcome, detail: str = "") -> "CompletedPoint":
-        """The point where its criterion goes after all."""
+        """The point with another outcome, as its criterion is not kept after all."""
         return replace(self, outcome=outcome, source="", detail=detail)
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What the search for points that the advice lacks gave."""
+    """The result of the search for points that the advice lacks."""
 
     points: tuple[CompletedPoint, ...] = ()
     note: str = ""  # Why no second model was asked; empty where one was, or need not be
@@ -222,7 +222,7 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Rubric:
-    """A case's rubric R = {(c_j, w_j)}, and what the case is by kind."""
+    """A case's rubric R = {(c_j, w_j)}, with the case's theme, specialty and labels."""
 
     theme: Theme
     specialty: str  # One of SPECIALTIES, or "unknown"
@@ -234,14 +234,14 @@ class Rubric:
     omitted: tuple[OmittedFact, ...] = ()  # What no criterion asks for
     completion: Completion | None = None  # None: it was not made complete
     conflicts: tuple[Conflict, ...] = ()
-    # Of its proof (`medlive.rubric.proof.Figures`); None where it was not proved.
+    # Figures of its proof (`medlive.rubric.proof.Figures`); None where it was not proved.
     ceiling: float | None = None
     floor: float | None = None
     separation: float | None = None
     ordinary: float | None = None
 
     def unproved(self) -> "Rubric":
-        """The rubric without figures, as after an edit that no proof was made of."""
+        """The rubric without figures, as after an edit that was not proved."""
         return replace(self, ceiling=None, floor=None, separation=None, ordinary=None)
 
     @property
@@ -252,7 +252,7 @@ class Rubric:
 
 
 def unproved_words(since: int | None) -> str:
-    """What is said of a rubric that is not proved since a revision of its case; empty where it is proved (None)."""
+    """Words for a rubric that is not proved since this revision of its case; empty where it is proved (None)."""
     if since is None:
         return ""
     return "not proved" if since == 1 else f"not proved since revision {since}"

@@ -62,7 +62,7 @@ LENGTHS = {
 """The fewest and most words of an answer (of a Chinese one, characters): what is accepted around the lengths that the
 prompt asks for."""
 ALIKE = 0.9
-"""Ratio of common words, in order, from which two answers are one."""
+"""Ratio of common words, in order, from which two answers count as the same."""
 _META = re.compile(
     r"\b(?:excellent|vague|wrong|incorrect|plausible|model) (?:answer|reply)\b"
     r"|\b(?:deliberately|intentionally|purposely) (?:wrong|vague|incorrect|false|misleading)\b"
@@ -126,7 +126,7 @@ async def write_probes(
 def _fault_of(
     reply: ProbeReply, probe: Probe, language: str, written: Sequence[GradedProbe]
 ) -> str | None:
-    """Why an answer is not what was asked for, or one that was written for another assignment; None if it is."""
+    """Why an answer is not as assigned, or is the same as one for another assignment; None: it is fine."""
     answer = fold(reply.answer)
     if probe is not Probe.VAGUE and is_refusal(reply.answer):
         return "the answer declines to answer"

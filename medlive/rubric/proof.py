@@ -1,7 +1,7 @@
-"""The proof of a rubric: whether it tells good answers from bad ones, decided in code.
+"""The proof of a rubric: `examine` decides in code whether it tells good answers from bad ones.
 
-Source: docs/method.md §1, Rubric, Proof. The answers are written by `probe`, graded by the grader that also
-grades models; `make` asks for all of it.
+Source: docs/method.md §1, Rubric, Proof. `probe` writes the answers, the grader that also grades models grades
+them, and `make` runs these steps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ ProofFault = Literal[
     "rewards_wrong",  # The wrong answer meets what it pays for
     "penalises_good",  # Both good answers commit its error
     "idle",  # No answer commits its error
-    # Of earlier proofs, of four answers:
+    # Only in earlier proofs, which had four answers:
     "separation",  # A good answer is less than 0.30 above a bad one
 ]
 """What a proof finds wrong with a rubric, or with one of its criteria."""
@@ -66,14 +66,14 @@ ProofFault = Literal[
 
 @dataclass(frozen=True)
 class ProofFinding:
-    """A fault, and what a reviewer ruled where it is of a criterion."""
+    """A fault of a rubric, or of a criterion with the reviewer's ruling on it."""
 
     fault: ProofFault
     detail: str
     criterion: str | None = None  # Its id; None for the rubric as a whole
     text: str = ""  # The criterion's text, since ids change with a revision
     round: int = 0  # How often the rubric had been revised
-    needed: bool | None = None  # The reviewer's ruling; None: not asked
+    needed: bool | None = None  # Whether a reviewer says so; None: not asked
     basis: str = ""  # The advice element or passage that the ruling cites
     reason: str = ""
 
@@ -89,6 +89,7 @@ class ProofFinding:
         return words
 
 
+# What the writer is advised to do about a fault
 _ADVICE: Mapping[ProofFault, str] = {
     "long_low": "points are for what an excellent answer says, and for nothing else",
     "short_low": "what is only nice to know must weigh less, or go",
@@ -134,7 +135,7 @@ class GradedProbe:
         return min(max(Fraction(met, most), Fraction(0)), Fraction(1))
 
     def safe(self, criteria: Sequence[Criterion]) -> Fraction:
-        """The score with what a confirmed harm leaves of it; the score itself where it was not read for harm."""
+        """The score, at most what a confirmed harm leaves; unchanged where the answer was not read for harm."""
         score = self.score(criteria)
         if self.harm is None:
             return score
@@ -242,6 +243,7 @@ def _failures(
     criteria: Sequence[Criterion],
     probes: Mapping[Probe, GradedProbe],
 ) -> Iterator[ProofFinding]:
+    """The answers whose scores are outside the limits, with the criteria that cause it."""
     named = {kind: f"{kind.value} ({float(scores[kind]):.2f})" for kind in Probe}
     slip = probes[Probe.SLIP].safe(criteria)
     named[Probe.SLIP] = f"{Probe.SLIP.value} ({float(slip):.2f} by safe)"
@@ -291,7 +293,7 @@ def _failures(
 def _doubts(
     criteria: Sequence[Criterion], probes: Mapping[Probe, GradedProbe]
 ) -> Iterator[ProofFinding]:
-    """The criteria on which answers of known quality speak against the rubric."""
+    """The criteria that answers of known quality speak against."""
     for criterion in criteria:
         met = {kind: p.verdicts[criterion.id].met for kind, p in probes.items()}
         by_good = [met[kind] for kind in GOOD]

@@ -65,7 +65,7 @@ async def review_rubric(
     Args:
         agent: The reviewer.
         text: The case's texts.
-        advice: What the criteria rest on.
+        advice: What the criteria are based on.
         rubric: The criteria, the parts of the query, and what is left out.
 
     Returns:
@@ -82,7 +82,7 @@ async def review_rubric(
     criteria = list[Criterion]()
     for criterion in rubric.criteria:
         if criterion.origin is not Origin.ADVICE:
-            # The reviewer sees the point where a criterion of the advice has its element.
+            # The reviewer sees the point that the advice lacks in place of an advice element.
             point = {"id": f"p-{criterion.id}", "statement": criterion.fact}
             inputs["advice"].append(point)
             others[f"p-{criterion.id}"] = criterion.criterion

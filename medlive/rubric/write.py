@@ -1,4 +1,5 @@
-"""A case's rubric: written by one engine, linted in code, reviewed by another, revised once where it must be.
+"""`Drafting.write`: one engine writes a case's rubric, code lints it, another engine reviews it; if need be it is
+revised once.
 
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
@@ -186,7 +187,9 @@ class Drafting:
         return await self._review(rubric, earlier)
 
     async def _review(self, rubric: Rubric, earlier: Rubric | None) -> Rubric:
-        """The rubric without what linter and reviewer object to; revised where a new one cannot do without it."""
+        """The rubric without criteria that linter or reviewer object to; a new one that cannot do without them is
+        revised."""
+        # `whole` are all criteria, with the weights that the review leaves them.
         objections, whole, conflicts = await review_rubric(
             self.reviewer, self.text, self.advice, rubric
         )
@@ -199,7 +202,7 @@ class Drafting:
             if finding := dropped.get(criterion.id):
                 omitted.append(omit(criterion, finding.words, "writing"))
         if earlier is not None:
-            conflicts += _of_added(earlier, whole, conflicts)
+            conflicts += _added_conflicts(earlier, whole, conflicts)
             omitted += _gone(earlier, kept, omitted)
         has_penalty = any(c.points < 0 for c in kept)
         reviewed = replace(
@@ -226,7 +229,7 @@ def _shown_findings(
     conflicts: Sequence[Conflict],
     criteria: Sequence[Criterion],
 ) -> list[dict[str, str]]:
-    """What the writer is shown of what speaks against criteria."""
+    """Findings and conflicts as the writer sees them: {criterion (an id or ""), finding}."""
     words = [(finding.criterion or "", finding.words) for finding in findings]
     ids = {c.criterion: c.id for c in criteria}
     for conflict in conflicts:
@@ -240,8 +243,8 @@ def _loses(
     kept: Sequence[Criterion],
     dropped: Mapping[str, Finding],
 ) -> bool:
-    """Whether among what is kept something asked, or a needed advice that no other criterion states, earns no points
-    any more, or a penalty went that is right but joins two errors."""
+    """Whether dropping criteria loses what is needed: a part of the query that no kept criterion answers, a needed
+    advice that earns no points any more, or a penalty that is right but joins two errors."""
     needed: set[str | None] = set()
     for criterion in whole:
         finding = dropped.get(criterion.id)
@@ -260,7 +263,7 @@ def _revision_inputs(
     findings: Sequence[Mapping[str, str]],
     answers: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What the writer is shown beside the case where it revises."""
+    """What the writer is shown besides the case when it revises."""
     written = []
     kept = []
     for criterion in earlier.criteria:
@@ -280,7 +283,7 @@ def _revision_inputs(
 
 
 def omit(criterion: Criterion, why: str, step: Step) -> OmittedFact:
-    """A criterion as the rubric leaves it out."""
+    """The record of a criterion that the rubric leaves out, with the reason and the step."""
     return OmittedFact(
         fact=criterion.fact or criterion.criterion,
         advice_id=criterion.advice_id or "",
@@ -291,10 +294,10 @@ def omit(criterion: Criterion, why: str, step: Step) -> OmittedFact:
     )
 
 
-def _of_added(
+def _added_conflicts(
     earlier: Rubric, whole: Sequence[Criterion], conflicts: Sequence[Conflict]
 ) -> list[Conflict]:
-    """The earlier conflicts of criteria that completion added and that are still there, without those known already."""
+    """Earlier conflicts of criteria that completion added and that remain, except those among `conflicts`."""
     added = {c.criterion for c in whole if c.origin is not Origin.ADVICE}
     known = {(conflict.criterion, conflict.other) for conflict in conflicts}
     kept = []
@@ -308,7 +311,7 @@ def _of_added(
 def _gone(
     earlier: Rubric, criteria: Sequence[Criterion], omitted: Sequence[OmittedFact]
 ) -> list[OmittedFact]:
-    """What the earlier rubric left out, and what it asked for, where these criteria do not ask for it."""
+    """The earlier rubric's omissions and criteria that are in neither `criteria` nor `omitted`, as omissions."""
     known = {fact.fact for fact in omitted} | {c.fact for c in criteria}
     gone = [fact for fact in earlier.omitted if fact.fact not in known]
     texts = {fact.criterion for fact in (*omitted, *gone)}
@@ -321,6 +324,7 @@ def _gone(
 
 
 def _fault_of(reply: RubricReply, asked: Sequence[str]) -> str | None:
+    """What is wrong with the writer's reply; None: nothing. `asked` are the ids of the query's parts."""
     if reply.specialty != UNKNOWN_SPECIALTY and reply.specialty not in SPECIALTIES:
         return f"specialty {reply.specialty[:60]!r} is not in the list"
     if not asked:
@@ -359,7 +363,7 @@ def lint_case(
         rubric: Its criteria, each part of the query that one must answer, and why no criterion costs points.
         text: The case's texts.
         advice: The advice elements, whose numbers a criterion may ask for.
-        is_written: Whether it is a rubric as it is written today.
+        is_written: Whether the stricter limits for newly written rubrics apply.
     """
     words = {}
     for element in advice:

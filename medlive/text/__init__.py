@@ -1,4 +1,4 @@
 """Plain text: normalised forms, numbers with their units, and text neutralised for prompts.
 
-Imports no other room.
+Imports no other package of medlive.
 """

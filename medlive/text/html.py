@@ -1,4 +1,4 @@
-"""HTML templates of every room: all text is escaped, and what is missing is an error."""
+"""The Jinja environment for HTML templates of all packages: text is escaped, and a missing value is an error."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ NONE = "–"
 
 
 def environment(package: str, **options: Any) -> Environment:
-    """The templates of a package, and those here that every room shares.
+    """The templates of a package, and those here that all packages share.
 
     Args:
         package: The package with a folder `templates`.

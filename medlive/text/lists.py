@@ -29,7 +29,7 @@ def read_lists(package: str, name: str) -> dict[str, list[str]]:
 
 @cache
 def read_words(package: str, name: str) -> dict[str, frozenset[str]]:
-    """Return the words of each section of such a file."""
+    """Section → its words, of a file as in `read_lists`."""
     words = {}
     for section, lines in read_lists(package, name).items():
         words[section] = frozenset(" ".join(lines).split())

@@ -80,6 +80,7 @@ def normalise(text: str) -> str:
 
 
 def _narrow(match: re.Match[str]) -> str:
+    """Characters in their NFKC form and digits in ASCII, unless that would change a number."""
     out = []
     for char in match.group():
         if (decimal := unicodedata.decimal(char, None)) is not None:

@@ -1,4 +1,5 @@
-"""Read numbers from English and Chinese text, and check a statement's numbers against its source.
+"""Read numbers from English and Chinese text (`numbers`), and check a statement's numbers against its source
+(`numbers_missing`, `doses_exchanged`).
 
 A rewritten statement may lose a number, or spell or convert it; it may not gain or change one. A source is read in
 every way that a number allows ("30. 4" is 30, 4 and 30.4; 09 may be the year 2009; 半个月 is half a month and 15
@@ -131,7 +132,7 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
 
 
 def _is_among(units: Collection[str | None], unit: str | None) -> bool:
-    """Whether a number that a source has with these units may be the one with this unit: days are no weeks."""
+    """Whether a source's number with one of `units` may be the same number with `unit`: days are no weeks."""
     if unit is None or None in units or unit in units:
         return bool(units)
     kinds = {_UNITS[other][0] for other in units if other}
@@ -280,6 +281,7 @@ def _source_numbers(plain: str) -> Iterator[Quantity]:
 
 
 def _source_numerals(plain: str) -> Iterator[Quantity]:
+    """Find Chinese numerals in a source, as a whole and each digit of them."""
     for match in _HAN.finditer(plain):
         value = _han_value(match[0])
         readings = {float(_HAN_DIGITS[c]) for c in match[0] if c in _HAN_DIGITS}
@@ -291,6 +293,7 @@ def _source_numerals(plain: str) -> Iterator[Quantity]:
 
 
 def _source_digits(plain: str) -> Iterator[Quantity]:
+    """Find numbers in digits in a source: whole, as parts, damaged, in wide groups, as n/12 and as fractions."""
     for match in _DIGITS.finditer(plain):
         value, end = _digit_value(match)
         yield _with_unit(match, value, end)
@@ -309,7 +312,7 @@ def _source_digits(plain: str) -> Iterator[Quantity]:
 
 
 def _digit_value(match: Match) -> tuple[float, int]:
-    """Read a number in digits, and where it ends: 60k, 1.8万, 38度5."""
+    """The value of a number in digits, and where it ends: 60k, 1.8万, 38度5."""
     value, end = _times_many(match, _number(match[0]))
     if tenth := _DEGREE_TENTH.match(match.string, end):
         return value + _any_value(tenth[1]) / 10, tenth.end()
@@ -317,7 +320,7 @@ def _digit_value(match: Match) -> tuple[float, int]:
 
 
 def _times_many(number: Match, value: float) -> tuple[float, int]:
-    """Multiply a number by the thousand or 万 that may follow it; and where it ends then."""
+    """`value` times the thousand or 万 that may follow the number, and where it then ends."""
     if many := _MANY.match(number.string, number.end()):
         return value * _MANY_VALUES[many[1]], many.end()
     return value, number.end()

@@ -1,4 +1,4 @@
-"""Whether words that a grader quotes stand in the answer, and whether they show anything."""
+"""Whether words that a grader quotes are in the answer (`quoted`) and show anything (`shows`); `fault_of_quote`."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def fault_of_quote(quote: str, answer: str) -> str | None:
 
 
 def quoted(quote: str, answer: str) -> bool:
-    """Whether a quote stands in the answer once both are folded; parts around an ellipsis may stand apart.
+    """Whether a quote is in the answer once both are folded; parts around an ellipsis may be far apart.
 
     Marks of Markdown may be left out, and JSON escapes that were copied as they are spelt count as what they
     stand for. A quote without a letter, digit or sign shows nothing, nor does one that is too long to be one.
@@ -64,6 +64,7 @@ def quoted(quote: str, answer: str) -> bool:
 
 
 def _stands(quote: str, answer: str) -> bool:
+    """Whether the answer contains every part of a quote between its ellipses."""
     pieces = _ELLIPSIS.split(quote.strip(_MARKS))
     stripped = [piece.strip().strip(_MARKS) for piece in pieces]
     parts = [part for part in stripped if _SIGN.search(fold(part))]
@@ -81,7 +82,7 @@ def missing_piece(quote: str, answer: str) -> str | None:
 
 
 def shows(quote: str, answer: str) -> bool:
-    """Whether a quote stands in the answer and is more than one word, stop words and boilerplate apart.
+    """Whether a quote is in the answer and has more than one word, not counting stop words and boilerplate.
 
     A Han character counts as half a word. A quote of the whole answer, or of a whole sentence of it with more than
     one word of any kind, shows what there is: "You should not have it now." is made of stop words.

@@ -44,7 +44,7 @@ class Message:
         return self.verified and self.role == "physician"
 
     def content(self) -> dict[str, Any]:
-        """What of a message makes a revision of its thread."""
+        """The fields of a message whose change makes a new revision of its thread."""
         values = {
             "author": self.author,
             "role": self.role,

@@ -31,6 +31,7 @@ is then refused by the exact comparison), one of 0.2 with 0.006."""
 _SEED = 1
 _LONGEST = 200_000
 """Characters of a text that shingles are taken from; the digest covers all of it."""
+# Multipliers that mix the bits of hashes
 _MIX = tuple(
     map(
         np.uint64,
@@ -43,6 +44,7 @@ _MIX = tuple(
         ),
     )
 )
+# Texts whose bands are part of the name of the `scheme`
 _SAMPLES = (
     "My knee has hurt since Monday; it is swollen, warm, and I cannot bend it. Should I rest it or see a doctor?",
     "我母亲六十五岁，高血压十年，最近一周头晕乏力，早上血压一百六十，请问要做哪些检查？",
@@ -68,14 +70,14 @@ class Sketch:
     bands: tuple[int, ...]
     """Signed 64-bit keys: one of the whole folded text, then one a band; none for a text without shingles.
 
-    Texts that share one may be near. The first is there because boilerplate may be in every band of a text.
+    Texts that share a key may be near. The first key is there because boilerplate may be in every band of a text.
     """
 
 
 def shingles(text: str) -> Shingles:
     """The sorted 64-bit hashes of a text's shingles: 3-grams of words, or 4-grams of characters in Chinese.
 
-    A text shorter than one shingle is one shingle; an empty one has none.
+    A text shorter than one shingle is one shingle; an empty text has none.
     """
     folded = fold(text)[:_LONGEST]
     raw = folded.encode("utf-8", "replace")
@@ -113,6 +115,7 @@ def sketches(texts: Sequence[str]) -> list[Sketch]:
 
 
 def _bands(grams: Sequence[Shingles]) -> list[tuple[int, ...]]:
+    """The keys of each text's MinHash bands; () for a text without shingles."""
     from rensa import RMinHash  # the extra `service`
 
     full = [g for g in grams if g.size]
@@ -157,7 +160,7 @@ def jaccard(first: Shingles, second: Shingles) -> float:
 
 
 def patient_text(thread: Thread) -> str:
-    """Return the text that makes two threads the same question: the patient's messages, each once."""
+    """Return what is compared to find the same question in two threads: the patient's messages, each once."""
     texts = [m.text for m in thread.messages if m.role == "patient"]
     return "\n".join(dict.fromkeys(texts))
 

@@ -48,8 +48,8 @@ def _with_texts(thread: Thread, change: Callable[[str], str]) -> Thread:
 def thread_language(thread: Thread) -> str:
     """Detect the language of a thread's text: "en", "zh", "other" or "unknown".
 
-    What patients and verified physicians write decides, then the patients' words alone, then everybody's; where none
-    of it says, the source's word counts, as for the filters.
+    What patients and verified physicians write decides, then the patients' words alone, then everybody's; where the
+    language is unknown even so, the one that the source declares counts, as for the filters.
     """
     patients = [m for m in thread.messages if m.role == "patient"]
     shown = [m for m in thread.messages if m.role == "patient" or m.is_advice_source]

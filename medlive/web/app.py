@@ -1,4 +1,4 @@
-"""The application: the rooms that are served, security headers, errors as pages.
+"""`build_app`: the application of the rooms that are served, with security headers and errors as pages.
 
 Monitors have an application of their own, of `metrics_room`.
 """
@@ -50,6 +50,7 @@ _HEADERS = {
     # Asked for again each time, since another version may be served by then.
     "Cache-Control": "no-cache",
 }
+# Status → what the page says, where the error says nothing
 _TEXTS = {
     401: "Sign in to see this page.",
     403: "Your account may not do this.",
@@ -96,7 +97,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_middleware(with_headers)
     trusted = []
     for network in site.settings.web.trusted_proxies:
-        # As a header or a connection may write it: one of IPv4 also as it is mapped into IPv6.
+        # Every form in which a header or a connection may write it: an IPv4 network also as mapped into IPv6.
         plain = read_address(str(network.network_address))
         trusted.append(str(network))
         if plain.version == 4:
@@ -127,14 +128,14 @@ def metrics_room(read: Callable[[], Awaitable[bytes]]) -> Room:
 
 @asynccontextmanager
 async def serve_web(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
-    """Serve as `serve_app`; the application knows the host as a name by which it may be called."""
+    """Serve as `serve_app`; requests may also name the site by `host`."""
     app.state.listens_on = host
     async with serve_app(app, host, port) as address:
         yield address
 
 
 def with_headers(app: ASGIApp) -> ASGIApp:
-    """The application with the headers of every response that sets none of that name itself."""
+    """The application with `_HEADERS` in each response that does not set them; redirects to its host name no host."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -199,5 +200,5 @@ async def ready(site: SiteOf) -> dict[str, str]:
 
 
 async def go_to_first_section(request: Request) -> Response:
-    """To where a site without public rooms begins."""
+    """Redirect to the first section, where a site without public rooms begins."""
     return RedirectResponse(request.app.state.sections[0].href, 303)

@@ -1,4 +1,4 @@
-"""Pages: templates filled with everything escaped, and what surrounds every page."""
+"""Make pages: `render` fills a template, everything escaped, `notice` shows sentences; and helpers for addresses."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ def back_to(request: Request) -> str:
 
 
 def quote_path(path: str) -> str:
-    """Return a path as an address holds it; a browser or a proxy takes no part of it for the way to another page."""
+    """Percent-encode a path so that no browser or proxy resolves an empty, `.` or `..` segment of it."""
     return _DOT_SEGMENT.sub("%2F", quote(path))
 
 
@@ -47,7 +47,7 @@ def local_path(place: str) -> str:
 
 @contextmanager
 def refusing(status: int, *kinds: type[MedliveError]) -> Iterator[None]:
-    """What is refused for errors of these kinds, as HTTP says it."""
+    """Raise errors of these kinds as HTTPException with this status."""
     try:
         yield
     except kinds as error:
@@ -66,9 +66,9 @@ def csv_file(name: str, text: str) -> Response:
 def render(
     request: Request, template: str, status: int = 200, /, **context: object
 ) -> HTMLResponse:
-    """Fill a template with its context; it is asked for again each time, since what it shows may change.
+    """Fill a template with its context; browsers ask again each time, since what it shows may change.
 
-    What somebody signed in sees, or a form holds, is kept by no browser. `accounts` sets `account` and `csrf_token`
+    No browser stores a page for somebody signed in, or one with a form. `accounts` sets `account` and `csrf_token`
     of the request's state.
     """
     account: Account | None = getattr(request.state, "account", None)
@@ -102,7 +102,7 @@ def notice(
     links: Sequence[Link] = (("Back to the start", "/"),),
     entries: Sequence[AuditLogRow] = (),
 ) -> HTMLResponse:
-    """Some sentences instead of a page: an error, what was refused, what is done; `entries`: what was done before."""
+    """A page of sentences: an error, a refusal, what was done; `entries`: earlier entries of the audit log."""
     return render(
         request,
         "notice.html",

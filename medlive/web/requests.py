@@ -1,4 +1,4 @@
-"""What every request is held to before a page is looked for: its host, and how long address and headers are."""
+"""`check_requests` refuses a request for another host, or with too long an address or headers, before any route."""
 
 import re
 from collections.abc import Set
@@ -16,7 +16,7 @@ from medlive.guard.trust import read_address
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _FOR_MONITORS = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Asked by the address of a container, whatever it is today; nothing in the answers comes from the request."""
+"""Paths that any host may name: monitors ask by a container's address, and no answer repeats the request."""
 
 
 def check_requests(app: ASGIApp, settings: WebSection) -> ASGIApp:
@@ -53,6 +53,7 @@ def check_requests(app: ASGIApp, settings: WebSection) -> ASGIApp:
 
 
 def _is_ours(scope: Scope, named: Set[str]) -> bool:
+    """Whether a request names this site's host, or is a monitor's; `named` are the configured names."""
     if scope["path"] in _FOR_MONITORS:
         return True
     (server, _) = scope.get("server") or ("", None)
@@ -63,12 +64,13 @@ def _is_ours(scope: Scope, named: Set[str]) -> bool:
 
 
 def _name(host: str) -> str:
-    """A Host header's name, "" of what is not one; an address as it is usually written."""
+    """The name in a Host header, without its port; an address in its usual form; "" where it is none."""
     match = _HOST.fullmatch(host)
     return _bracketed(match[1].lower().strip("[]")) if match else ""
 
 
 def _bracketed(name: str) -> str:
+    """A name unchanged; an IP address in its usual form, of IPv6 in brackets."""
     with suppress(ValueError):
         name = str(read_address(name))
     return f"[{name}]" if ":" in name else name

@@ -1,4 +1,4 @@
-"""What every room is given: the site's database and folders, and how a room is listed."""
+"""`Site`, what the routes of every room get (database, settings, folders), and `Room`, a part of the application."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from medlive.grader.rated import GraderSheet
 
 
 class Evaluation(NamedTuple):
-    """What is served of the evaluation, which is another program."""
+    """What the web serves of the evaluation, as functions: it does not import that package."""
 
     pages: Callable[[Mapping[str, str], frozenset[str]], Mapping[str, bytes] | None]
     """The files of the public site; None where they cannot be made, and the log says why. Takes the snapshots that are
@@ -26,7 +26,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """What is served; `database` stays its owner's."""
+    """What is served; its owner closes `database`."""
 
     database: Database
     settings: Settings
@@ -34,7 +34,7 @@ class Site:
     preview: bool = False  # Whether snapshots that are not publishable are shown too
     evaluation: Evaluation | None = None  # None: no public site, no grader checks
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    """Signs cookies; without one, those of this process are unknown to every other."""
+    """Signs cookies; the default is random, so that no other process accepts this one's."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Section:
 
     title: str
     href: str
-    # Whom it is shown to, of those who are signed in; None: all
+    # The role that a signed-in account needs to see it; None: any
     role: Role | None = None
 
 
@@ -51,7 +51,7 @@ class Section:
 class Room:
     """A part of the application."""
 
-    public: bool  # Whether it needs no account
+    public: bool  # Whether its pages need no account
     router: APIRouter
     sections: tuple[Section, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Who sends a request and whether it is meant: sessions, roles, and the token that forged forms lack.
+"""Who sends a request, and whether a page of ours did: sessions, roles (`require`), and a token against forged forms.
 
 A signed cookie holds the session's token and the token of forms; the database decides whose session it is.
 """
@@ -22,13 +22,14 @@ from medlive.web.pages import back_to
 from medlive.web.site import Site, site_of
 
 SIGN_IN = "/sign-in"
+# Fields of the session: its token, and the token of forms
 TOKEN = "token"
 _FORMS = "csrf"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 async def check_exposure(site: Site, host: str) -> None:
-    """See that the private rooms may be served at an address, and can sign people in.
+    """Check that the private rooms may be served at an address, and can sign people in.
 
     Raises:
         AccountMissing: If other machines could reach it and there is nobody to sign in.
@@ -61,7 +62,7 @@ def session_cookie(site: Site) -> Middleware:
 
 
 async def check_form(request: Request) -> None:
-    """See that what changes something was sent by a page of ours: a dependency of every such route.
+    """Check that a page of ours sent a request that changes something; a dependency of all such routes.
 
     The token is the form's field `csrf` or the header `X-CSRF-Token`. Raises HTTPException (403).
     """

@@ -33,7 +33,7 @@ BACK = "/sign-in/provider/back"
 
 async def leave(request: Request, site: Site) -> Response:
     """Redirect to the identity provider. Raises HTTPException where it is not configured (404) or away (503)."""
-    with _away_said():
+    with _unavailable_as_503():
         answer = await _client(request, site).authorize_redirect(
             request, site.settings.web.base_url + BACK
         )
@@ -41,11 +41,11 @@ async def leave(request: Request, site: Site) -> Response:
 
 
 async def come_back(request: Request, site: Site) -> Account:
-    """The account of whom the provider names, with the role that its claims give today. Raises CheckFailed."""
+    """The account of the person whom the provider names, with the role that the claims give now. Raises CheckFailed."""
     client, settings = _client(request, site), site.settings.web.oidc
     assert settings is not None
     try:
-        with _away_said():
+        with _unavailable_as_503():
             token = await client.authorize_access_token(request)
             claims = token.get("userinfo")  # Of the ID token
             if (
@@ -77,7 +77,8 @@ async def come_back(request: Request, site: Site) -> Account:
 
 
 @contextmanager
-def _away_said() -> Iterator[None]:
+def _unavailable_as_503() -> Iterator[None]:
+    """Raise HTTPException 503 where the provider cannot be reached or its answer cannot be read."""
     try:
         yield
     except (OAuthError, JoseError):

@@ -23,11 +23,11 @@ router = APIRouter()
 ACCOUNTS = Room(False, router, (Section("Account", "/account"),))
 ACCOUNT_ATTEMPTS = 10
 ADDRESS_ATTEMPTS = 50
-"""Attempts to sign in within `accounts.ATTEMPTS_WINDOW` from one address, of one account and of all."""
+"""Attempts to sign in within `accounts.ATTEMPTS_WINDOW` from one address: on one account, and on all."""
 SLOW_ATTEMPTS = 30
 SLOW_S = 2.0
-"""After so many attempts on an account from anywhere each further one takes so many seconds longer. It is refused
-to nobody: a stranger at another address keeps no owner out."""
+"""After SLOW_ATTEMPTS on an account from anywhere, each further one takes SLOW_S seconds longer. None is refused for
+that: a stranger at another address cannot keep the owner out."""
 HOME = "/account"
 
 _FORM = [Depends(check_form)]
@@ -136,7 +136,7 @@ async def leave_for_provider(
 
 @router.get("/sign-in/provider/back", dependencies=_FORM)
 async def come_from_provider(request: Request, site: SiteOf) -> Response:
-    """Begin a session for whom the identity provider names."""
+    """Begin a session for the person whom the identity provider names."""
     from . import oidc
 
     try:
@@ -243,7 +243,7 @@ def _network(request: Request) -> str:
 async def _enter(
     request: Request, site: Site, account: Account, place: str
 ) -> Response:
-    """Begin a session and go on."""
+    """Begin a session in place of the browser's earlier one, and redirect to `place`."""
     async with site.database.begin() as session:
         if known := request.session.get(TOKEN):
             await accounts.end_session(session, known)
@@ -260,7 +260,7 @@ async def _enter(
 
 
 def _unless_over(account: Account | None) -> Account:
-    """Whom a link invites. Raises HTTPException (410)."""
+    """The account that a link invites. Raises HTTPException (410) for a link that is used or too old."""
     if account is None:
         text = (
             "This link was used, or is older than two days. If you have just set your password, sign in by it; "

@@ -1,4 +1,4 @@
-"""The acts that a page offers, and what each does."""
+"""The acts that a page offers an admin (`Actions`, `case_actions`), and `perform`, which does one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Actions:
     subject: str  # case/ID or thread/SOURCE/ID: the end of the form's address
     plain: tuple[Act, ...]  # Those that need a reason and nothing else
     criteria: tuple[str, ...] = ()
-    """Of a case that may be disputed, redacted or withdrawn, or whose criteria may."""
-    revision: int | None = None  # Of a case as it is shown
+    """Ids of a case's criteria, where it or they may be disputed, redacted or withdrawn; else empty."""
+    revision: int | None = None  # The shown revision of a case
     veto: bool = False
     """Whether the rejection is a veto that the second check confirmed."""
     back: str = ""  # Where an act leads to; "": the subject's own page

@@ -135,5 +135,6 @@ async def withdraw(
 
 
 def _check_typed(typed: str, name: str) -> None:
+    """Raise UsageError where the id was not typed."""
     if typed.strip() != name:
         raise UsageError(f"nothing was done: type {name} to confirm")

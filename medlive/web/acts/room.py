@@ -105,7 +105,7 @@ async def edit(
         for name, text in zip(sent("asked_id"), sent("asked"), strict=True):
             asked.append({"id": name, "text": text.strip()})
     except ValueError as error:
-        # A field would stand beside those of another criterion.
+        # The fields cannot be told apart by criterion.
         text = "A field of the form is missing or repeated. Load the page again."
         raise HTTPException(422, text) from error
     changes: dict[str, object] = {name: last(name) for name in (*_TEXTS, *_KINDS)}
@@ -193,6 +193,7 @@ async def _case_page(
     reason: str = "",
     error: Exception | None = None,
 ) -> Response:
+    """A case's page; after an edit that was refused, with what was sent and the error."""
     from medlive.service.curation.editing import StaleEdit
 
     async with site.database.begin() as session:

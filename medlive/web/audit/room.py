@@ -43,6 +43,7 @@ Page = Annotated[int, Query(ge=1, le=10_000_000)]
 """Which of a thread's pages of messages is shown."""
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
+# Of a thread, in the order in which the overview counts them
 OUTCOMES = (
     "pending",
     "rejected",
@@ -185,6 +186,7 @@ async def show_table(request: Request, site: SiteOf, table: str) -> Response:
 
 
 def _state(request: Request, table: str) -> State:
+    """What a request asks of a table. Raises HTTPException 404 for an unknown one."""
     if table not in TABLES:
         raise HTTPException(404)
     return State.parse(table, request.query_params)

@@ -1,5 +1,5 @@
-"""How each table is shown: its columns, where a row leads to, what an empty one says, and which of its rows an address
-asks for: filter, sort and place."""
+"""How each table is shown (`Table`: columns, links, what an empty one says), and which of its rows an address asks for
+(`State`: filter, sort and place)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,13 +24,14 @@ class Table:
     title: str
     about: str
     columns: tuple[str, ...]
-    # Below the first column's value, where there is something to say
+    # Columns that are shown below the first one's value, where they are not empty
     more: tuple[str, ...]
     link: Callable[[Any], str | None]  # Path of a row's own page; None: there is none
-    empty: str  # What fills the table, as a command
+    empty: str  # The commands that fill the table, shown while it is empty
 
 
 def _thread(row: Any) -> str | None:
+    """The path of the page of a row's thread; None: the row has no thread."""
     if row.thread_id is None:
         return None
     return quote_path(f"/audit/threads/{row.source}/{row.thread_id}")
@@ -107,6 +108,7 @@ TABLES = {
 }
 """Every table, by its name in addresses."""
 
+# Fields of an address
 TABLE = "table"
 _TIMES = ("since", "until")
 _ORDER = ("sort", "order")
@@ -114,7 +116,7 @@ _ORDER = ("sort", "order")
 
 @dataclass(frozen=True)
 class State:
-    """A table's name, filter and place; `at` is the row that a page about one of its rows came from."""
+    """What an address asks for: a table's name, filter and place; `at`: the key of the row that led to a row's page."""
 
     table: str
     where: Filter
@@ -161,7 +163,7 @@ class State:
 
     @property
     def listing(self) -> Listing:
-        """The table."""
+        """The table's query, columns and sorts in the database."""
         return LISTINGS[self.table]
 
     @property

@@ -1,5 +1,5 @@
-"""What the page of a thread or a case shows: its texts with the quotes that stand in them, what was decided, which part
-of a long thread, and the addresses of the other parts."""
+"""`load_thread_page`: the page of a thread or a case, its texts with the marked quotes, what was decided, which part of
+a long thread, and the addresses of the other parts."""
 
 import asyncio
 import re
@@ -68,7 +68,7 @@ class Marked:
 
 
 Change = tuple[Literal["same", "old", "new"], str]
-"""What became of a stretch of a text in a revision, and the stretch."""
+"""(What a revision did with a stretch of a text, the stretch)."""
 
 
 async def load_thread_page(
@@ -80,9 +80,10 @@ async def load_thread_page(
     *,
     of_case: bool,
 ) -> Callable[[], Response]:
-    """Load the page about what `inspect_thread` found of a thread's messages; what renders it, in a thread.
+    """Load what a page shows; return the function that renders it, which may be called in a worker thread.
 
-    It is about the case, if `of_case`, or the thread. The query of the request says which list led to it.
+    `record` is what `inspect_thread` or `inspect_case` returned. The page is about the case if `of_case`, else about
+    the thread. The query of the request says which list led to it.
     """
     curation = record["curation"] or {}
     calls = curation.get("calls", ())
@@ -159,7 +160,7 @@ async def _history(
 async def _neighbour(
     session: Session, state: State, side: Literal["before", "after"]
 ) -> Link | None:
-    """The row beside the one that led here, in its list; None where there is none."""
+    """A link to the row before or after the one that led here, in the same list; None where there is none."""
     if state.at is None:
         return None
     page = await load_page(
@@ -177,7 +178,7 @@ async def _neighbour(
 def row_links(
     state: State, rows: Sequence[object], keys: Sequence[str]
 ) -> list[Link | None]:
-    """Each row's own page, which knows the list that led to it; None: it has none."""
+    """A link to each row's own page; that of a thread or case names the list that led to it. None: there is no page."""
     table, query = TABLES[state.table], state.query(**{TABLE: state.table})
     links: list[Link | None] = []
     for row, key in zip(rows, keys, strict=True):
@@ -264,7 +265,7 @@ def _mark(
 
 
 def compare(old: str, new: str) -> list[Change]:
-    """What a text lost and gained, word by word, of Chinese character by character; as a whole if it is long."""
+    """What a text lost and gained, by words, in Chinese by characters; as a whole where the texts are long."""
     before, after = _TOKENS.findall(old), _TOKENS.findall(new)
     if len(before) * len(after) > _MOST_PAIRS:
         return [("old", old), ("new", new)]

@@ -109,7 +109,7 @@ TheSnapshot = Annotated[ShownSnapshot, Depends(find_snapshot)]
 def errata_name(site: Site) -> str:
     """The file of errata that the site gives out: one that names no hidden snapshot, unless it is a preview.
 
-    Where another machine's snapshots were fetched to, `errata.json` is what that one gave out.
+    In a folder of fetched snapshots, `errata.json` is what the other machine gave out.
     """
     public = (site.snapshots / PUBLIC_ERRATA).is_file()
     return PUBLIC_ERRATA if public and not site.preview else ERRATA

@@ -24,7 +24,7 @@ _BLOCK = 1024 * 1024
 
 
 class _File(FileResponse):
-    """A file that was opened when it was checked: what lies under its name by now is not looked at."""
+    """A file that stays open since it was checked: it is sent even where another file now has its name."""
 
     chunk_size = _BLOCK
 
@@ -100,6 +100,7 @@ def _keep_one_range(request: Request) -> None:
     request.scope["headers"] = kept
 
 
+# Device, inode, times and size of a file → its SHA-256
 _DIGESTS: dict[tuple[int, ...], str] = {}
 _MOST_DIGESTS = 4096
 

@@ -62,7 +62,7 @@ async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response
 @route("/latest")
 @route("/latest/{name:path}")
 async def latest(catalog: TheCatalog, name: str = "") -> Response:
-    """The same file of the newest snapshot."""
+    """Redirect to the same file of the newest snapshot."""
     if not (snapshots := given_out(catalog)):
         raise HTTPException(404)
     return RedirectResponse(
@@ -157,7 +157,7 @@ async def snapshot_file(request: Request, name: str, shown: TheSnapshot) -> Resp
 
 
 async def show_site(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
-    """A file of the site; its front at the root."""
+    """A file of the public site; at the root its front page."""
     files = None
     if site.evaluation is not None:
         checked = await site.database.ask(blind_items)

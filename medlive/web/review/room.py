@@ -66,7 +66,7 @@ TheStudy = Annotated[Study, Depends(find_study)]
 
 @router.get("")
 async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Response:
-    """The desk."""
+    """The desk: the account's studies, held cases, disputes, and overruled threads that wait."""
     is_admin = account.may(Role.ADMIN)
     async with site.database.begin() as session:
         shown = []
@@ -140,7 +140,7 @@ async def begin(
 async def show_item(
     request: Request, account: Reviewer, study: TheStudy, item: int | None = None
 ) -> Response:
-    """The next item that the rater has not rated, or the one of this position."""
+    """The next item that the rater has not rated, or the one at position `item`."""
     from medlive.service.studies import order_for
 
     if account.name not in study.raters:
@@ -264,5 +264,5 @@ async def export(
 
 
 def _still_rates(account: Account, study: Study) -> bool:
-    """Whether the account must not learn what others gave, since it may still change what it gives itself."""
+    """Whether the account may still rate in the study, and so must not see others' ratings."""
     return account.name in study.raters and study.closed_at is None
