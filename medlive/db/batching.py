@@ -1,4 +1,4 @@
-"""Many callers, one statement: what is asked while the database is busy is done together next."""
+"""`Batcher` puts many callers' writes into one transaction: items that arrive during a batch form the next one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 class Batcher(Generic[Item]):
-    """Collects single calls into batches. A lone call is done at once; under load the batches grow."""
+    """Collects items of single calls into batches. A lone item is done at once; under load the batches grow."""
 
     def __init__(
         self, work: Callable[[Sequence[Item]], Awaitable[None]], *, largest: int
@@ -21,7 +21,7 @@ class Batcher(Generic[Item]):
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, item: Item) -> None:
-        """Have an item done. Raises what `work` raises for it alone; a cancelled caller does not stop the work."""
+        """Wait until an item is done. Raises what `work` raises for it; a cancelled caller does not stop the work."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None or self._task.done():
