@@ -79,7 +79,7 @@ _PROBE = """
 
 
 class Session(AsyncSession):
-    """What the functions of `medlive.db` are given, mostly one transaction. In SQL `:name` is the value given as `name`."""
+    """What functions of `medlive.db` are given, mostly one transaction. In SQL `:name` is the value given as `name`."""
 
     async def run(self, sql: str, /, **values: Any) -> Result[*tuple[Any, ...]]:
         """Run a statement."""
