@@ -87,7 +87,7 @@ async def list_entries(
 ) -> list[AuditLogRow]:
     """The entries with a number below `before`, about `subject` where given, newest first.
 
-    Texts are cut to LOG_CHARS_SHOWN, and longer details left out: whoever takes over the web can write texts of any
+    Texts are cut to LOG_CHARS_SHOWN, and longer details left out: an attacker in the web could write texts of any
     length.
     """
     entries = await session.records(

@@ -40,6 +40,7 @@ class Batcher(Generic[Item]):
             await self._do(batch)
 
     async def _do(self, batch: list[tuple[Item, "asyncio.Future[None]"]]) -> None:
+        """Do a batch and settle its futures; if it fails, do each item alone."""
         failure = None
         try:
             await self._work([item for item, _ in batch])

@@ -4,7 +4,7 @@ All processes share it. It is run by PostgreSQL's own `initdb` and `pg_ctl`. A s
 process has to outlive another, a killed one leaves nothing behind, and the next finds the server running.
 
 The server listens on a Unix socket only, inside a folder that no other user can enter. PostgreSQL refuses to
-run as root; for root it runs as the system user `medlive`, or as whoever owns the data already. That user can pass
+run as root; for root it runs as the system user `medlive`, or as the user who owns the data already. That user can pass
 through the home and its folder `postgresql`, and list neither (0711). Folders above the home are never opened:
 data whose folder the user cannot reach lies under `/var/lib/medlive` instead.
 """

@@ -73,6 +73,7 @@ class PostgresReplyStore:
         self,
         replies: Sequence[tuple[Prompt, dict[str, Any]]],
     ) -> None:
+        """Store a batch of replies, each as its request's prompt and the row, and their prompts."""
         rows = {row["request_digest"]: row for _, row in replies}
         prompts: dict[str, dict[str, Any]] = {}
         for prompt, row in replies:

@@ -50,7 +50,7 @@ async def list_held(session: Session, limit: int | None = None) -> Sequence[Reco
     """The cases that wait for a person, longest first, at most `limit`.
 
     Each has case_id, revision, curation_id, language, source, query, reasons (of its holds; empty where something else
-    holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
+    holds it: a dispute's outcome, a thread decided again), status_reason and held_since.
     """
     return await session.records(_HELD, most=limit)
 
@@ -101,7 +101,7 @@ async def overrules_of(session: Session, revision_id: int) -> list[OverruleRow]:
 
 
 def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
-    """The overrules, of those of a revision, that enough people agree on: `people`, by different names."""
+    """The overrules of a revision on whose decision enough people agree: `people` of each row, by different names."""
     people: dict[int | None, set[str | None]] = {}
     for row in overrules:
         people.setdefault(row.curation_id, set()).add(row.decided_by)

@@ -1,4 +1,4 @@
-"""What each database role may do, as `docs/builders/database-rights.md` lists it; the catalogue must say the same.
+"""The rights of the database's roles, as `docs/builders/database-rights.md` lists them; `replace_rights` grants them.
 
 `SELECT` is given on every table, also on one that a later migration adds, except the accounts' tables to the worker.
 All else is listed here by table, and by column where rows are changed in a few columns only.

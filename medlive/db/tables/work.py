@@ -1,5 +1,5 @@
-"""Tables of the work as it goes on: workers, failed jobs, open problems and messages, weeks, where each thread stands
-(kept by triggers), and the literature services."""
+"""Tables of the work in progress: workers, failed jobs, open problems and messages, weeks, each thread's stage and
+outcome (written by triggers), and the literature services."""
 
 from datetime import datetime
 from enum import StrEnum

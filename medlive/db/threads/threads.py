@@ -347,6 +347,7 @@ async def count_identifiers(session: Session, revision_pk: int) -> dict[str, int
 
 
 async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Record]:
+    """The revisions that exist, as `load_thread` returns one."""
     threads = await session.records(
         """
         SELECT r.id AS revision_pk, r.thread_id AS thread_pk, source, t.thread_id, url, title, language, tags,
