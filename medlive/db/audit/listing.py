@@ -55,7 +55,7 @@ class Filter:
 
     @property
     def has_time_or_text(self) -> bool:
-        """Whether it restricts the moment or the text, not facets alone."""
+        """Whether the filter restricts the moment or the text, not facets alone."""
         return bool(self.since or self.until or self.text)
 
 
@@ -119,7 +119,7 @@ class Listing:
             sorts: Name of a sort → what it sorts by, never NULL; the first is the default.
             key: Unique columns, which order rows that a sort leaves equal.
             moment: What a filter's week, since and until are about; None: what the default sort sorts by.
-            search: Gives the condition that a row has some words.
+            search: Text → the condition that a row matches it.
             joined: The SELECT that joins the tables; None: there is one table.
             table: The SELECT from the one table that has all facets and sorts; None: there is none. It is filtered,
                 sorted and counted alone, and only the rows of a page are joined to the other tables.

@@ -29,9 +29,10 @@ RETRIED = (
     "blocked",
     "robots",
 )
-"""Reasons of failures that another day may mend. After others, kept pages are parsed again when the parser is."""
+"""Reasons of failures that another day may mend. Other failures are the parser's: once it is mended, the kept pages are
+parsed again."""
 _RETRY = {"retried": list(RETRIED), "attempts": MAX_ATTEMPTS}
-_OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
+_OPEN = (FrontierState.WAITING, FrontierState.KNOWN)  # Not dealt with in this run
 
 
 _LIST = """

@@ -1,4 +1,4 @@
-"""Takedowns: `erase_thread` removes a thread's words, author and address from all tables and leaves a row in `takedowns`.
+"""Takedowns: `erase_thread` removes a thread's words, author and address from all tables; a row in `takedowns` stays.
 
 Triggers let immutable rows be erased only for this thread and in this transaction (docs/builders/decisions/0006). What
 a frozen snapshot holds stays, and with it emptied rows of the decision and the revision that it came from.
