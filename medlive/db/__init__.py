@@ -1,4 +1,4 @@
-"""PostgreSQL: a store for each noun, the tables, migrations, and the embedded server.
+"""PostgreSQL: a module of queries for each noun, the tables, the schema's upgrades, and the embedded server.
 
-The only room that writes SQL. A store takes and gives the nouns of the stages; imports those rooms.
+Other packages call its functions instead of writing SQL; these take and return those packages' own types.
 """

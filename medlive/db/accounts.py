@@ -61,7 +61,7 @@ async def invite(session: Session, name: str, role: Role) -> str:
 async def reset(session: Session, name: str) -> str | None:
     """Forget an account's password, sessions, count of attempts and disabling; return a new link's token.
 
-    One that signs in at an identity provider is let in again, and gets no link: None.
+    For an account that signs in at an identity provider only the disabling ends; returns None.
 
     Raises UsageError if there is no such account.
     """
@@ -98,7 +98,7 @@ async def list_accounts(session: Session) -> list[Account]:
 
 
 async def has_accounts(session: Session) -> bool:
-    """Whether an account can sign in, or has a link with which it will."""
+    """Whether any account can sign in, or has an open link to set its password."""
     usable = """
         WHERE disabled_at IS NULL
         AND (password_hash IS NOT NULL OR subject IS NOT NULL OR link_expires_at > now()) LIMIT 1
@@ -113,7 +113,7 @@ async def find_invited(session: Session, token: str) -> Account | None:
 
 
 async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
-    """Set the password by a one-time link, which ends with it; None for one that is used, expired or unknown."""
+    """Set the password of the account that a one-time link is for, and end the link; None as `find_invited`."""
     account = await session.first(
         AccountRow, f"{_HAS_LINK} FOR UPDATE", digest=digest_text(token)
     )
@@ -152,9 +152,9 @@ async def set_password(session: Session, account: Account, password_hash: str) -
 async def save_external(
     session: Session, subject: str, name: str, role: Role
 ) -> Account | None:
-    """The account of somebody whom the identity provider knows, made at the first time, with the role it has now.
+    """The account of `subject` at the identity provider, made at the first sign-in, with the role it has there now.
 
-    Returns None where it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another.
+    Returns None if it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another account.
     """
     own = "WHERE subject = :subject FOR UPDATE"
     account = await session.first(AccountRow, own, subject=subject)
@@ -164,7 +164,7 @@ async def save_external(
             raise CheckFailed(f"{name!r} cannot be an account's name")
         account, act = AccountRow(name=spelled, subject=subject, role=role), Act.INVITE
         if not await _add(session, account):
-            # Perhaps the same person's, in another window at this moment.
+            # Perhaps the same person has just made it in another window.
             account = await session.first(AccountRow, own, subject=subject)
             if account is None:
                 raise CheckFailed(f"the name {name} belongs to another account")
@@ -176,7 +176,7 @@ async def save_external(
     return account if account.disabled_at is None else None
 
 
-# What another transaction works on is left to the next time, so that none waits.
+# Rows that another transaction has locked are left to the next sign-in, so that none waits.
 _REMOVE_EXPIRED = (
     """
     DELETE FROM account_sessions WHERE digest IN (
@@ -194,7 +194,7 @@ _REMOVE_EXPIRED = (
 
 
 async def is_current(session: Session, account: Account) -> bool:
-    """Whether an account has the password still by which it was let in; nobody changes it before the session's end."""
+    """Whether `account` is enabled and its password unchanged since it was read; locks it for the transaction."""
     own = """
         WHERE id = :id AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM CAST(:hash AS text) FOR UPDATE
     """
@@ -203,7 +203,7 @@ async def is_current(session: Session, account: Account) -> bool:
 
 
 async def start_session(session: Session, account: Account) -> str:
-    """Begin a session; return its token. What has expired, of whomever, is removed."""
+    """Begin a session; return its token. Everybody's expired sessions and attempt counts are removed."""
     for expired in _REMOVE_EXPIRED:
         await session.run(expired, idle=SESSION_IDLE, lasts=SESSION_LASTS)
     await session.run(
@@ -215,7 +215,7 @@ async def start_session(session: Session, account: Account) -> str:
 
 
 async def find_session(session: Session, token: str) -> Account | None:
-    """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
+    """The account of a session's token; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
     digest = digest_text(token)
     account = await session.first(
         AccountRow,
@@ -254,10 +254,10 @@ async def end_sessions(session: Session, account: Account) -> None:
 
 
 async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
-    """Count an attempt; return how many there were in this window, with it, and when the window ends.
+    """Count an attempt to sign in; return how many this window has, with it, and when the window ends.
 
-    One statement counts, so that processes that try at once count each other. Commit it by itself,
-    before the password is tried.
+    One statement counts, so that attempts in several processes at once all count. Commit it by itself, before the
+    password is tried.
     """
     [counted] = await session.records(
         """
@@ -274,14 +274,14 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
 
 
 def attempts_subject(name: str, network: str | None = None) -> str:
-    """What attempts on an account are counted under: those from one network, or those from anywhere."""
+    """The subject under which attempts on an account are counted: from `network`, or from anywhere (None)."""
     return f"account:{name}" if network is None else f"account:{name} from {network}"
 
 
 async def forget_attempts(
     session: Session, account: Account, network: str | None = None
 ) -> None:
-    """Begin an account's counts anew; with `network` that network's alone, after the password was given there."""
+    """Remove an account's counts of attempts; with `network` that network's alone, after a sign-in from there."""
     forgotten = """
         DELETE FROM sign_in_attempts WHERE subject = :subject
         OR (:everywhere AND starts_with(subject, concat(:subject, ' from ')))
@@ -304,7 +304,7 @@ async def _find(session: Session, name: str) -> Account:
 
 
 async def _add(session: Session, account: Account) -> bool:
-    """Make an account; False where one has its name."""
+    """Insert an account; False if another has its name or subject."""
     try:
         async with session.begin_nested():
             session.add(account)

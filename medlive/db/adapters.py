@@ -1,8 +1,8 @@
-"""How text and JSON go to PostgreSQL and come back, whatever characters they have.
+"""Conversions by which any text and JSON can be stored in PostgreSQL and read back unchanged: `ADAPTERS`.
 
-PostgreSQL's text and jsonb know neither NUL nor lone surrogates. Both occur in what communities and engines send,
-and digests are made from the text as it came, so it must come back unchanged. Each such character becomes a
-private one (U+10FFFD), its number in hexadecimal and a semicolon, and that character itself likewise.
+PostgreSQL's text and jsonb refuse NUL and lone surrogates. Both occur in what communities and engines send, and digests
+are made of the text as it came. So each such character is stored as U+10FFFD (a private character), its number in
+hexadecimal and a semicolon, and U+10FFFD itself likewise.
 """
 
 import json
@@ -46,7 +46,7 @@ def field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON does not know; PostgreSQL reads numbers and dates from text without loss."""
+    """A value that JSON lacks as one that it has; PostgreSQL reads decimals and dates from text without loss."""
     if is_dataclass(value):
         names = field_names(type(value))  # type: ignore[arg-type]
         return {name: getattr(value, name) for name in names}
@@ -67,7 +67,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain)
 def dump_json(value: Any) -> str:
     """JSON for a jsonb column. Raises ValueError for NaN and infinities."""
     dumped = _ENCODER.encode(value)
-    # json writes NUL as an escape, which may also stand for the six characters; walking decides.
+    # json writes NUL as `\u0000`, but the text may also have had these six characters; walking decides.
     if "\\u0000" in dumped or (not dumped.isascii() and _UNSTORABLE.search(dumped)):
         dumped = _ENCODER.encode(_walk(json.loads(dumped), to_stored))
     return dumped
@@ -81,6 +81,7 @@ def load_json(stored: str | bytes) -> Any:
 
 
 def _walk(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with every string in it changed, keys too."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):

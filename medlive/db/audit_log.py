@@ -2,8 +2,8 @@
 
 A row is written in the transaction of the act. The database assigns its number, its salt and its digest, which
 covers every other column, the previous row's digest among them: a row that was changed, removed or inserted
-afterwards breaks the chain where it stands. Rows that are missing at the end are found by an anchor, a number of
-entries with the digest of the last, that was noted outside the database, as each snapshot's manifest does.
+afterwards breaks the chain at its place. Rows missing at the end are found by an anchor: a number of entries with the
+last one's digest, noted outside the database, as in each snapshot's manifest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from .tables.people import Act, AuditLogRow
 
 
 class LogCheck(NamedTuple):
-    """The log as it was found."""
+    """What `verify_log` found."""
 
     entries: int
     head: str | None  # The last digest; None: the log is empty
@@ -38,10 +38,10 @@ async def record(
     by: str | None,
     **details: Any,
 ) -> AuditLogRow:
-    """Add an entry in the session's transaction, until whose end no other is added; do it last.
+    """Add an entry. It blocks other writers of the log until the transaction ends, so do it last.
 
-    `subject` is `kind:name`; `details` are numbers and names that belong to the act, never words of a thread,
-    which a takedown must erase.
+    `subject` is `kind:name`; `by` the person, None for the command line without --by; `details` are numbers and names
+    that belong to the act, never words of a thread, which a takedown must erase.
     """
     added = insert(AuditLogRow).returning(AuditLogRow)
     added = added.values(
@@ -66,9 +66,9 @@ async def read_head(session: Session) -> AuditLogHead:
 async def erase_reasons(
     session: Session, thread: str, case_ids: Sequence[str]
 ) -> list[int]:
-    """Erase the reasons about a thread and its cases, in the transaction of its takedown, whose entry names them.
+    """Erase the reasons in entries about a thread (its log subject) and its cases; return these entries' numbers.
 
-    Returns the numbers of the entries.
+    Do it in the takedown's transaction, whose own entry must name the numbers.
     """
     erased = """
         UPDATE audit_log SET reason = NULL
@@ -87,7 +87,8 @@ async def list_entries(
 ) -> list[AuditLogRow]:
     """The entries with a number below `before`, about `subject` where given, newest first.
 
-    Texts are cut to LOG_CHARS_SHOWN, and longer details left out: whoever takes over the web can write any.
+    Texts are cut to LOG_CHARS_SHOWN, and longer details left out: an attacker in the web could write texts of any
+    length.
     """
     entries = await session.records(
         """
@@ -110,7 +111,7 @@ async def list_entries(
 
 
 async def latest_act(session: Session, action: Act) -> int:
-    """The number of the latest entry of an act; 0 before the first."""
+    """The number of the latest entry with this action; 0 if there is none."""
     latest = "SELECT max(number) FROM audit_log WHERE action = :action"
     return await session.value(latest, action=action) or 0
 
@@ -125,11 +126,11 @@ async def verify_log(
 
     Args:
         session: Of the database whose log it is.
-        head: A digest that the log must hold.
-        anchors: Where the log was noted at other times, for a message, and what it must have been then.
+        head: A digest that an entry must have; None: no such check.
+        anchors: Where an anchor was noted, for the message → the log's length and last digest then.
     """
     faults: list[str] = []
-    # Entries without their reason, of which no takedown spoke yet
+    # Entries with an erased reason that no takedown has named yet
     erased: set[int] = set()
     number, previous, seen = 0, None, head is None
     query = select(AuditLogRow).order_by(AuditLogRow.number)
@@ -169,7 +170,7 @@ async def verify_log(
 def _anchor_faults(
     entries: int, digests: Mapping[int, str], anchors: Mapping[str, AuditLogHead]
 ) -> list[str]:
-    """What anchors say of a log of so many entries, of which `digests` has those that they name."""
+    """The anchors that a log of `entries` entries contradicts; `digests` has the digests of the entries they name."""
     faults = []
     in_order = sorted(anchors.items(), key=lambda item: (item[1].entries, item[0]))
     for source, anchor in in_order:

@@ -1,4 +1,5 @@
-"""What a backup asks of the database, and the scratch database in which one is tried."""
+"""Queries of backups (a common state for pg_dump, counts, takedowns, size), and the scratch database in which a backup
+is restored to try it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ from .session import Database, Session
 from .tables.intake import TakedownRow
 
 SCRATCH_SUFFIX = "_restore_check"
-"""The scratch database is named after the instance's own."""
+"""The scratch database has the name of the instance's own database with this suffix."""
 SCRATCH_NOTE = (
     "scratch database of medlive: backups are tried in it, and it may be dropped"
 )
@@ -22,7 +23,7 @@ _TABLES = (
 
 
 async def export_snapshot(session: Session) -> str:
-    """Fix what this session sees, before its first query, and return the name by which pg_dump sees the same."""
+    """Fix the state that this session sees; return its name, by which pg_dump reads the same. Call it first."""
     await session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     return str(await session.value("SELECT pg_export_snapshot()"))
 
@@ -38,7 +39,7 @@ async def count_rows(session: Session) -> dict[str, int]:
 async def list_takedowns(
     session: Session, *, lifted: bool = False
 ) -> dict[tuple[str, str], str]:
-    """(source, thread id) → the reason, of every erased thread that must not come back; `lifted`: that may."""
+    """(source, thread id) → the takedown's reason, of erased threads that must not come back; `lifted`: that may."""
     rows = await session.rows(
         TakedownRow,
         "WHERE (lifted_at IS NOT NULL) = :lifted ORDER BY source, thread_id",
@@ -62,7 +63,7 @@ async def scratch_database(database: Database) -> AsyncIterator[str]:
     """The URL of a new, empty database beside this one, which is dropped in the end.
 
     Raises:
-        CheckFailed: if a database has its name that is not a scratch database of medlive.
+        CheckFailed: if a database of its name exists that medlive did not make as one.
         DatabaseForbidden: if this user may not create databases.
         DatabaseUnavailable: without the server.
     """

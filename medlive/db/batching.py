@@ -1,4 +1,4 @@
-"""Many callers, one statement: what is asked while the database is busy is done together next."""
+"""`Batcher` puts many callers' writes into one transaction: items that arrive during a batch form the next one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 class Batcher(Generic[Item]):
-    """Collects single calls into batches. A lone call is done at once; under load the batches grow."""
+    """Collects items of single calls into batches. A lone item is done at once; under load the batches grow."""
 
     def __init__(
         self, work: Callable[[Sequence[Item]], Awaitable[None]], *, largest: int
@@ -21,7 +21,7 @@ class Batcher(Generic[Item]):
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, item: Item) -> None:
-        """Have an item done. Raises what `work` raises for it alone; a cancelled caller does not stop the work."""
+        """Wait until an item is done. Raises what `work` raises for it; a cancelled caller does not stop the work."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None or self._task.done():
@@ -40,6 +40,7 @@ class Batcher(Generic[Item]):
             await self._do(batch)
 
     async def _do(self, batch: list[tuple[Item, "asyncio.Future[None]"]]) -> None:
+        """Do a batch and settle its futures; if it fails, do each item alone."""
         failure = None
         try:
             await self._work([item for item, _ in batch])

@@ -1,10 +1,10 @@
-"""A real PostgreSQL from a wheel, in a folder of the user's home, shared by every process that asks for it.
+"""The embedded PostgreSQL: a real server from a wheel, in a folder of the home; `start`, `stop` and `status`.
 
-Only the wheel's binaries are used, by PostgreSQL's own `initdb` and `pg_ctl`. A started server runs until `stop`:
-no process has to outlive another, a killed one leaves nothing behind, and the next finds the server warm.
+All processes share it. It is run by PostgreSQL's own `initdb` and `pg_ctl`. A started server runs until `stop`: no
+process has to outlive another, a killed one leaves nothing behind, and the next finds the server running.
 
 The server listens on a Unix socket only, inside a folder that no other user can enter. PostgreSQL refuses to
-run as root; for root it runs as the system user `medlive`, or as whoever owns the data already. That user can pass
+run as root; for root it runs as the system user `medlive`, or as the user who owns the data already. That user can pass
 through the home and its folder `postgresql`, and list neither (0711). Folders above the home are never opened:
 data whose folder the user cannot reach lies under `/var/lib/medlive` instead.
 """
@@ -162,11 +162,12 @@ def find_program(name: str, server: int) -> Path:
 
 
 def _short_digest(text: object) -> str:
-    """Twelve digits that stand for a path, or another text, in a file's name."""
+    """Twelve hexadecimal digits for a file's name, from a path or another text."""
     return hashlib.sha256(os.fsencode(str(text))).hexdigest()[:12]
 
 
 def _find_place(home: Path) -> _Place:
+    """Where `home`'s server is or will be; for root with the data's owner, or else `medlive`, as the server's user."""
     home = Path(os.path.abspath(home))
     folder = home / DATABASE_FOLDER
     if os.geteuid() != 0:
@@ -217,7 +218,7 @@ def _can_reach(user: pwd.struct_passwd, path: Path) -> bool:
 
 @contextmanager
 def _locked(home: Path, place: _Place) -> Iterator[None]:
-    """Make the folders; one process at a time creates, starts or stops the server."""
+    """Make the folders and lock them: one process at a time creates, starts or stops the server."""
     lock = FileLock(place.folder / "lock", mode=0o600)
     try:
         for folder in (*reversed(place.folder.parents), place.folder):
@@ -255,7 +256,7 @@ def _versions(package: Path) -> dict[int, Path]:
 
 
 def _find_binaries(place: _Place) -> Path:
-    """The folder of `postgres` in the version that made the data, or the newest, readable by its user."""
+    """The folder of `postgres` that the server's user can read, in the version that made the data, or the newest."""
     if (package := _wheel()) is None:
         raise MissingExtra(
             "the embedded PostgreSQL is not installed",

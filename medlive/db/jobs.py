@@ -1,11 +1,12 @@
-"""Jobs and workers as everybody sees them: what waits and for what, why jobs failed, who serves which queue.
+"""Queries on jobs and workers: what waits and for what, why jobs failed, which processes serve which queue.
 
-Procrastinate owns the jobs' tables and writes them. A process that serves a queue holds a shared advisory lock in its
-name, so that it is seen at once and forgotten as soon as its connection ends, however that happens. A worker writes
-its row with every heartbeat, by the database's clock. One that was killed leaves its row, and `heard_at` gets old.
+Procrastinate owns the jobs' tables and writes them; a job's queueing lock is a name under which at most one job waits.
+A process that serves a queue holds a shared advisory lock in the queue's name, so that it is seen at once and forgotten
+as soon as its connection ends, however that happens. A worker writes its row with every heartbeat, by the database's
+clock. A killed worker leaves its row, and `heard_at` gets old.
 
-`medlive_waiting_threads` decides in the database what each thread waits for. Every thread that waits has a job or a
-reason why not. One that has neither is lost: nothing would ever take it up.
+The database's function `medlive_waiting_threads` says what each thread waits for. Every thread that waits has a job or
+a reason why not. A thread with neither is lost: nothing would ever take it up.
 """
 
 from collections.abc import Sequence
@@ -21,36 +22,37 @@ from .tables.work import WorkerRow, WorkerState
 
 
 class Queue(StrEnum):
-    """What a worker may serve."""
+    """The queues of jobs; a worker serves some of them."""
 
     HARVEST = "harvest"
     """A week's harvest of one source."""
     FILTER = "filter"
-    """The filters over all that is new."""
+    """The filters over all new threads, which are then queued."""
     CURATE = "curate"
-    """One thread each."""
+    """A job curates one thread, or proves one case's rubric again."""
     RELEASE = "release"
     """Freeze, verify, publish, announce."""
     UPKEEP = "upkeep"
-    """Retention."""
+    """Removal of what retention no longer keeps."""
     BACKUP = "backup"
     """The weekly backup, which reads every table: for a worker with the owner's URL."""
 
 
 STALLED_AFTER_S = 15.0
-"""A worker without a heartbeat for so long is dead: others take its jobs over."""
+"""A worker without a heartbeat for this long is dead: others take its jobs over."""
+# For a job that is given back untried
 UNCOUNT_ATTEMPT = (
     "UPDATE procrastinate_jobs SET attempts = attempts - 1 WHERE id = %(job_id)s"
 )
 _SERVING = 0x6D65646A
-""" "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
+""" "medj": the first key of the advisory locks of processes that serve a queue; the second is the hash of its name."""
 
 SERVERS = f"""
     SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
     WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted
     AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext({{}}) AS bigint) & 4294967295
 """
-"""How many processes serve a queue: the expression that names it goes into the braces."""
+"""SQL for how many processes serve a queue: SQL for the queue's name goes into the braces."""
 _JOBS = f"""
     SELECT queue, coalesce(status, 'todo') AS status, coalesce(jobs, 0) AS jobs, coalesce(delayed, 0) AS delayed,
         coalesce(servers, 0) AS servers
@@ -67,7 +69,7 @@ _JOBS = f"""
 
 
 async def announce_serving(connection: Connection, queues: Sequence[str]) -> None:
-    """Make it known, for as long as the connection lasts, that its process serves these queues."""
+    """Take the locks that show, for as long as the connection lasts, that this process serves these queues."""
     for queue in queues:
         await connection.execute(
             text(f"SELECT pg_advisory_lock_shared({_SERVING}, hashtext(:queue))"),
@@ -81,7 +83,7 @@ async def count_servers(session: Session | Connection, queue: str) -> int:
 
 
 async def queued_locks(session: Session, locks: Sequence[str]) -> set[str]:
-    """Those of the queueing locks whose job waits or is being done."""
+    """Which of these queueing locks have a job that waits or is being done."""
     # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.
     query = """
         SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = ANY (:locks)
@@ -92,14 +94,14 @@ async def queued_locks(session: Session, locks: Sequence[str]) -> set[str]:
 
 
 async def defer_alone(session: Session, lock: str) -> None:
-    """Wait for whoever defers the job of this queueing lock, and let nobody else until the transaction ends."""
+    """Let only this transaction defer a job of this queueing lock until it ends; wait for another that does."""
     await session.run(
         "SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))", lock=lock
     )
 
 
 async def hurry(session: Session, queue: str) -> None:
-    """Make jobs that wait after a failure ready now."""
+    """Make a queue's jobs that wait for their next attempt ready now."""
     await session.run(
         """
         UPDATE procrastinate_jobs SET scheduled_at = NULL
@@ -110,19 +112,19 @@ async def hurry(session: Session, queue: str) -> None:
 
 
 async def count_jobs(session: Session) -> Sequence[Record]:
-    """The jobs of every queue by state; of one that is served and empty, no jobs that wait.
+    """How many jobs each queue has in each state; a queue that is served and empty has a row with 0 jobs to do.
 
-    Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
-    their time after a failure) and servers (processes that serve the queue now).
+    Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (jobs that wait for the
+    time of their next attempt) and servers (processes that serve the queue now).
     """
     return await session.records(_JOBS, queues=[queue.value for queue in Queue])
 
 
 async def list_jobs(session: Session, limit: int) -> Sequence[Record]:
-    """The jobs that failed, then those that wait or are being done, by number.
+    """The failed jobs, then the jobs that wait or are being done, by number, at most `limit`.
 
     Each has id, queue, task, args, status, attempts, scheduled_at, heartbeat (the last sign of life of the worker that
-    does it) and reason (why it failed; None: it did not, or that was not kept).
+    does it) and reason (why it failed; None: it did not, or no reason was stored).
     """
     return await session.records(
         """
@@ -144,19 +146,22 @@ FORGET_REPLACED = """
     DELETE FROM procrastinate_jobs WHERE id IN (SELECT job_id FROM job_failures WHERE job_id < %(job_id)s)
     AND status = 'failed' AND coalesce(lock, queueing_lock) = %(name)s
 """
-"""Removes failed jobs that were queued under the same name before this one, which has done their work."""
+"""Removes failed jobs queued under the name of job `job_id` before it, as it has done their work."""
 
 
 async def find_lost(session: Session) -> list[int]:
-    """The revisions of threads that wait and that nothing will take up, oldest first."""
+    """The lost threads' revisions (they wait, and nothing will take them up), oldest first."""
     return await session.column(
         "SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1"
     )
 
 
 async def count_waiting(session: Session, queue: str) -> Record:
-    """How many jobs of a queue are being done or wait (open), and of those that wait, how many could be done now
-    (ready) or wait for the time of their next attempt (delayed), the earliest until next_at (None: none is delayed)."""
+    """How many jobs of a queue wait or are being done.
+
+    It has open (all of them), ready (jobs that could be done now), delayed (jobs that wait for the time of their next
+    attempt) and next_at (the earliest such time; None: no job is delayed).
+    """
     [waiting] = await session.records(
         """
         SELECT count(*) AS open, count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed,
@@ -181,7 +186,8 @@ async def find_failed_jobs(session: Session, reason: str = "") -> list[int]:
 
 
 async def forget_failures(session: Session) -> None:
-    """Remove the reasons of jobs that were tried again or are gone; one of a job that is just about to fail stays."""
+    """Remove the stored reasons of jobs that are no longer failed; reasons under a minute old stay, as the job may be
+    just about to fail."""
     await session.run("""
         DELETE FROM job_failures WHERE failed_at < now() - interval '1 minute'
         AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')
@@ -189,13 +195,13 @@ async def forget_failures(session: Session) -> None:
 
 
 FORGOTTEN_AFTER = timedelta(days=1)
-"""The row of a worker that was killed is removed by the next one that starts after this time."""
+"""A killed worker's row is removed by the next worker that starts after this time."""
 
 
 async def add_worker(
     session: Session, host: str, pid: int, queues: Sequence[str]
 ) -> int:
-    """Enter a worker that starts, forget those that were killed long ago, and return its number."""
+    """Insert the row of a worker that starts, remove rows of workers killed long ago, and return its number."""
     await session.run(
         "DELETE FROM workers WHERE heard_at < now() - CAST(:age AS interval)",
         age=FORGOTTEN_AFTER,
@@ -224,7 +230,7 @@ async def report_worker(
         number: The worker's number.
         state: What it does.
         reason: Why it waits; None: it does not.
-        paused: The queues of which it takes no jobs.
+        paused: The queues of which it takes no jobs now.
     """
     await session.run(
         """
@@ -245,7 +251,7 @@ async def remove_worker(session: Session, number: int) -> None:
 
 
 async def waiting_workers(session: Session) -> list[WorkerRow]:
-    """The workers that were heard of lately and wait, the oldest first."""
+    """The live workers that wait for something, by number."""
     return await session.rows(
         WorkerRow,
         "WHERE heard_at > now() - make_interval(secs => :most) AND reason IS NOT NULL ORDER BY id",

@@ -1,4 +1,4 @@
-"""Rows from dataclasses and back."""
+"""Dataclasses as table rows (`row_of`) and rows as dataclasses (`read`), by the names of fields and columns."""
 
 from collections.abc import Iterable
 from dataclasses import is_dataclass
@@ -15,11 +15,11 @@ from .adapters import field_names
 
 T = TypeVar("T")
 Record = SimpleNamespace | Row[*tuple[Any, ...]]
-"""What a query gives, its columns by name."""
+"""A query's row, its columns as attributes."""
 
 
 def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
-    """A dataclass as a row, by columns: the fields that the table has, and `more`, which prevails."""
+    """A dataclass as a row, column → value: the fields that the table has, and `more`, which prevails."""
     columns = _shared_columns(table, type(value))  # type: ignore[arg-type]
     return {column: getattr(value, name) for name, column in columns} | more
 
@@ -28,7 +28,7 @@ def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str
 def _shared_columns(
     table: type[DeclarativeBase], kind: Any
 ) -> tuple[tuple[str, str], ...]:
-    """A field's name and the column's, for each field that is an attribute of the table."""
+    """(field's name, column's name) for each field of the dataclass `kind` that the table has."""
     columns = inspect(table).columns
     return tuple(
         (name, columns[name].name) for name in field_names(kind) if name in columns
@@ -36,9 +36,9 @@ def _shared_columns(
 
 
 def read(kind: type[T], row: Any, /, **more: Any) -> T:
-    """A dataclass from a row's columns of its fields' names, and `more`, which prevails.
+    """A dataclass of class `kind` from the row's columns with its fields' names, and `more`, which prevails.
 
-    Arrays become tuples; what a JSON column holds of dataclasses and enums becomes these again.
+    Arrays become tuples; dataclasses and enums are made again of their JSON.
     """
     adapters = _adapters(kind)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def read(kind: type[T], row: Any, /, **more: Any) -> T:
 
 @cache
 def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
-    """The fields whose value has parts that JSON does not know, and what makes them of JSON."""
+    """Field → what makes its value of JSON, for fields with dataclasses or enums in them."""
     adapters = {}
     for name, hint in get_type_hints(kind).items():
         parts = [hint, *get_args(hint)]
@@ -64,11 +64,11 @@ def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
 
 
 def as_dict(row: DeclarativeBase) -> dict[str, Any]:
-    """A row by the names of its attributes."""
+    """A row's values by the names of its attributes."""
     names = inspect(type(row)).column_attrs.keys()
     return {name: getattr(row, name) for name in names}
 
 
 def int_array(values: Iterable[int]) -> str:
-    """Integers as PostgreSQL writes an array; the driver's own way takes each of them several calls."""
+    """Integers as the text of a PostgreSQL array, which is faster than the driver's own conversion."""
     return "{" + ",".join(map(str, values)) + "}"

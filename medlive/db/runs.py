@@ -1,7 +1,7 @@
-"""The program's own runs as they are recorded: imports, commands, evaluations; and what the weekly steps have left,
-which decides what is due.
+"""Records of the program's own runs: imports (`start_import`), commands and weekly steps (`recorded_run`), evaluations.
 
-A run's outcome is `done`, `failed`, `partial` (to be done again), or `running` until it ends.
+`load_history` reads what the weekly steps and harvests have recorded, by which the scheduler decides what is due. A
+run's outcome is `done`, `failed`, `partial` (to be done again), or `running` until it ends.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,9 +22,9 @@ from .tables.intake import ImportRunRow, RunOutcome
 from .tables.release import EvaluationRunRow, PipelineRunRow
 
 SCHEDULER = "scheduler"
-"""The first word of a step's command in `pipeline_runs`."""
+"""The first word of a weekly step's command in `pipeline_runs`."""
 CURATE, FILTER = "curate", "filter"
-"""The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
+"""Commands in `pipeline_runs` that do by hand, or by cron, what a weekly step does."""
 SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
 
@@ -61,10 +61,10 @@ async def recorded_run(
     *,
     iso_week: str | None = None,
 ) -> AsyncIterator[PipelineRunRow]:
-    """Record the block as a run of a command; logs get the run's id.
+    """Record the block as a run of a command, for an ISO week or for none; log lines get the run's id.
 
-    The block may set the run's `counts`, and `failed`, or `partial` where something is to be done again.
-    `settings` are the effective ones, secrets masked. The run of a block that raises or is killed stays "running".
+    The block may set the run's `counts`, and set `failed`, or `partial` if something must be done again. `settings` are
+    the effective ones, secrets masked. If the block raises or is killed, the run stays "running".
     """
     run = PipelineRunRow(
         command=command,
@@ -95,7 +95,7 @@ async def record_evaluation(
     path: str,
     scores: Mapping[str, Any],
 ) -> int:
-    """Record an evaluation's run folder, or bring its record up to date; return its number."""
+    """Insert or update the record of an evaluation, known by its run's digest; return the record's number."""
     run = await session.put(
         EvaluationRunRow,
         {"run_digest": run_digest},
@@ -121,22 +121,22 @@ _IS_STEP = f"command LIKE '{SCHEDULER} %'"
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a step."""
+    """A run of a weekly step, a harvest of one source among them."""
 
-    # The ISO week that it worked for; None: it was asked for by hand, for no week
+    # The ISO week that it worked for; None: it was started by hand, for no week
     week: str | None
     outcome: RunOutcome
     started_at: datetime
     finished_at: datetime | None
     counts: dict[str, Any]
     log: Sequence[str] = ()  # The last lines that it logged, without secrets
-    starts: int = 1  # How often it was begun; of a harvest that was repeated only the first is in `started_at`
+    starts: int = 1  # How often it was begun; `started_at` of a harvest that was repeated is the first time
 
 
 async def runs_of_week(
     session: Session, week: str
 ) -> tuple[dict[str, Run], dict[str, Run]]:
-    """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
+    """For an ISO week: source → its harvest, and step's command → its latest run by the scheduler."""
     harvests = await _read_runs(
         session, f"{_HARVESTS} WHERE iso_week = :week", week=week
     )
@@ -161,11 +161,11 @@ async def _read_runs(
     query: str,
     **values: Any,
 ) -> dict[str, Run]:
-    """Source or command → the last of its runs that a query gives."""
+    """The query's `name` (a source or command) → the last run that the query gives for it."""
     return {row.name: read(Run, row) for row in await session.run(query, **values)}
 
 
-# Done for a week that had not come: by a clock that was ahead.
+# Runs recorded as done for a week that had not come yet, by a clock that was ahead
 _AHEAD = "WHERE iso_week > :week AND started_at <= :until AND outcome = 'done'"
 _FORGET_AHEAD = (
     f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING concat('harvest ', source, ' ', iso_week)",
@@ -178,18 +178,18 @@ _FORGET_AHEAD = (
 
 
 HarvestHistory = Record
-"""What is known of one source's harvests: first_at (when its first one began), latest (a Run), done_week (the latest
-week whose harvest was read to its end; None: none was) and done_at (when that one ended)."""
+"""One source's harvests: first_at (when its first harvest began), latest (the latest week's, a Run), done_week (the
+latest week whose harvest was read to its end; None: none was) and done_at (when that harvest ended)."""
 
 
 @dataclass(frozen=True)
 class History:
-    """Everything that decides what is due."""
+    """Everything recorded that decides which weekly steps are due."""
 
-    harvests: Mapping[str, HarvestHistory]
+    harvests: Mapping[str, HarvestHistory]  # By source
     # Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand
     latest: Mapping[str, Run]
-    done: Mapping[str, Run]  # The same for the latest run that was done
+    done: Mapping[str, Run]  # Command → its latest run whose outcome is done
     frozen_week: str | None  # The latest week that is frozen
     frozen_at: datetime | None
     weeks: frozenset[str]  # The weeks in which the scheduler or a harvest did anything
@@ -197,7 +197,7 @@ class History:
     failures: Mapping[str, int] = field(default_factory=dict)
     """Command → how often it failed for the week of its latest run."""
     frozen_ahead: str | None = None
-    """The latest frozen week of those that have not come."""
+    """The latest frozen week if it is still to come; None: no such week is frozen."""
 
 
 _LATEST_RUNS = f"""
@@ -230,9 +230,9 @@ _QUARANTINED = (
 
 
 async def load_history(session: Session, moment: datetime | None = None) -> History:
-    """What the steps have left by a moment; None: whatever is recorded.
+    """What steps, harvests and freezes have recorded up to a moment; None: all of it.
 
-    A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
+    Records of later weeks, which a clock that was ahead once has left, do not count.
     """
     until = _FOREVER if moment is None else moment + CLOCK_BOUND
     week = iso_week(until)
@@ -269,9 +269,10 @@ async def load_history(session: Session, moment: datetime | None = None) -> Hist
 
 
 async def forget_ahead(session: Session, moment: datetime) -> list[str]:
-    """Undo what was recorded as done for weeks that had not come, by a clock that was ahead; what that was.
+    """Mark runs as `partial` that were recorded as done for weeks still to come, by a clock that was ahead.
 
-    Only what was recorded before `moment`: a record from after it says that the clock is behind now.
+    Returns their names with the week. Only runs begun before `moment`: one begun after it shows that the clock is
+    behind now.
     """
     until, names = moment + CLOCK_BOUND, []
     for query in _FORGET_AHEAD:
@@ -282,9 +283,9 @@ async def forget_ahead(session: Session, moment: datetime) -> list[str]:
 async def clear_runs(
     session: Session, command: str, week: str, *, by_hand: str, since: datetime
 ) -> int:
-    """Make the runs of a step for an ISO week count as not done; how many they are.
+    """Mark a step's runs for an ISO week as `partial`, so that it is due again; return how many runs.
 
-    `by_hand` is the command that does the same, whose runs from `since` on count as well.
+    `by_hand` is the command that does the same: its runs without a week from `since` on are marked as well.
     """
     cleared = """
         UPDATE pipeline_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now()),
@@ -301,7 +302,7 @@ async def clear_runs(
 
 
 async def clear_harvest(session: Session, source: str, week: str) -> int:
-    """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
+    """Mark a source's harvest of an ISO week as `partial`, not read to its end; return 1, or 0 if nothing changed."""
     cleared = """
         UPDATE harvest_runs SET outcome = 'partial', finished_at = coalesce(finished_at, now())
         WHERE source = :source AND iso_week = :week AND outcome <> 'partial' RETURNING id

@@ -1,4 +1,7 @@
-"""The database as the service sees it: one pool, sessions that commit as a whole, errors without secrets."""
+"""Access to the database: `Database` is a pool of connections, `Session` a transaction with short methods for SQL.
+
+Also here: checked URLs, named locks between processes, and the server's errors as ours, without secrets.
+"""
 
 import asyncio
 import logging
@@ -44,7 +47,7 @@ _log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", bound=DeclarativeBase)
-_AS_STORED = {"populate_existing": True}
+_AS_STORED = {"populate_existing": True}  # A row that the session holds is read again
 Connection = AsyncConnection
 
 _POOL_SIZE = 16
@@ -55,27 +58,28 @@ CONNECT_ARGUMENTS: dict[str, Any] = {
     "options": "-c timezone=UTC -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
     "context": ADAPTERS,
 }
-"""What every connection asks for, sync or async: any text, dates in UTC, a bounded wait, a name to be seen by, and
-that the server frees the locks of a machine that has vanished within half a minute."""
+"""Settings of every connection, sync or async: any text, dates in UTC, a bounded wait, a name to be seen by, and that
+the server frees the locks of a machine that has vanished within half a minute."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 _CHECKED = ("verify-full", "verify-ca")
 """The modes in which libpq checks the server's certificate."""
 _AWAY_CLASSES = {"08", "28", "53", "57P", "58"}
-"""Classes of SQLSTATE: connection, authorisation, resources, the server's start and end, its system's errors."""
+"""Classes of SQLSTATE for a server that cannot be used: connection, authorisation, resources, the server's start and
+end, its system's errors."""
 _AWAY = {"3D000", "25006"}
-"""No such database; a server that only reads, as a standby does."""
-_FULL = {"53000", "53100", "53200"}
+"""States that mean the same: no such database; a server that only reads, as a standby does."""
+_FULL = {"53000", "53100", "53200"}  # Resources, the disk, memory
 _FORBIDDEN = "42501"
 _NOT_REACHED = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 _PROBE = """
     INSERT INTO job_failures (job_id, queue, reason)
     SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number
 """
-"""About a megabyte of rows and of log, which are never committed."""
+"""Writes about a megabyte of rows and of write-ahead log, for `check_room`, which undoes it."""
 
 
 class Session(AsyncSession):
-    """What stores are given: a transaction that ends as a whole, to be asked in SQL with `:names` of the values."""
+    """What functions of `medlive.db` are given, mostly one transaction. In SQL `:name` is the value given as `name`."""
 
     async def run(self, sql: str, /, **values: Any) -> Result[*tuple[Any, ...]]:
         """Run a statement."""
@@ -95,11 +99,11 @@ class Session(AsyncSession):
         return list((await self.run(sql, **values)).scalars())
 
     async def lookup(self, sql: str, /, **values: Any) -> dict[Any, Any]:
-        """The first value of each of a query's rows → the second."""
+        """First value → second value of each of a query's rows."""
         return {row[0]: row[1] for row in await self.run(sql, **values)}
 
     async def rows(self, table: type[R], which: str, /, **values: Any) -> list[R]:
-        """A table's rows of which SQL says `which`, from WHERE or ORDER BY on, as they stand in the database now."""
+        """A table's rows as the database has them now; `which` is the SQL after the table's name, from WHERE on."""
         every = text(f"SELECT * FROM {table.__tablename__} {which}")
         rows = select(table).from_statement(every)
         return list(await self.scalars(rows, values, execution_options=_AS_STORED))
@@ -120,7 +124,7 @@ class Session(AsyncSession):
         key: Mapping[str, Any],
         **values: Any,
     ) -> R:
-        """Insert a row, or give the one of this key these values; return it."""
+        """Insert a row, or give the row that has this key these values; return it."""
         added = upsert(table).values(**key, **values)
         put = added.on_conflict_do_update(index_elements=list(key), set_=values)
         returned = put.returning(table)
@@ -179,7 +183,7 @@ def parse_url(url: str) -> URL:
 
 
 def connection_url(url: str) -> URL:
-    """`parse_url`, with what makes libpq check the certificate of a server on another machine.
+    """`parse_url`, with the options by which libpq checks the certificate of a server on another machine.
 
     Its own default, `prefer`, takes any certificate. `sslmode=disable` stays, for a network that strangers cannot
     reach, and is warned about.
@@ -228,11 +232,11 @@ def _hosts(url: URL) -> set[str]:
 def translate(
     url: URL, error: BaseException
 ) -> DatabaseUnavailable | DatabaseForbidden | None:
-    """Return our error for a driver's, or one that wraps it, that shows a state of the server; None for a fault of the
+    """Return our error for a driver's or SQLAlchemy's, if the server's state is its cause; None for a fault of the
     statement.
 
-    It has the host and the server's message, never the password. It is DatabaseFull where the server has no room for
-    what it was asked to do, and DatabaseForbidden for a user without the right.
+    Our error has the host and the server's message, never the password. It is DatabaseFull if the server has no room
+    for what it was asked to do, and DatabaseForbidden for a user without the right.
     """
     own = getattr(error, "orig", None) or error
     state: str | None = getattr(own, "sqlstate", None)  # None: the server gave none
@@ -264,7 +268,7 @@ def translate(
 
 @contextmanager
 def translated_errors(url: URL) -> Iterator[None]:
-    """Raise in place of SQLAlchemy's errors what `translate` makes of them."""
+    """Raise what `translate` returns for SQLAlchemy's errors in their place."""
     try:
         yield
     except (exc.TimeoutError, exc.DBAPIError) as error:
@@ -286,7 +290,7 @@ class Database:
         self._sessions = async_sessionmaker(
             engine, class_=Session, expire_on_commit=False
         )
-        # Of the same pool
+        # The same pool, each statement committed by itself
         self._reader = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @classmethod
@@ -332,7 +336,7 @@ class Database:
         *arguments: P.args,
         **how: P.kwargs,
     ) -> T:
-        """What a query gives in a session of its own, which is as `begin` gives it."""
+        """The result of a function that takes a session, called with a session of its own from `begin`."""
         async with self.begin() as session:
             return await query(session, *arguments, **how)
 
@@ -343,7 +347,7 @@ class Database:
 
 @asynccontextmanager
 async def lock_connection(database: Database) -> AsyncIterator[Connection]:
-    """A connection for locks alone; the server releases them when it ends, however that happens.
+    """A connection for locks alone; the server releases the locks when the connection ends, however that happens.
 
     Raises DatabaseUnavailable.
     """
@@ -353,8 +357,8 @@ async def lock_connection(database: Database) -> AsyncIterator[Connection]:
             try:
                 yield alone
             finally:
-                # At once, for the next holder; the server does it by itself when the connection is lost,
-                # as it is when a question on it was cancelled.
+                # Free the locks at once, for the next holder. The server does it by itself when the connection is
+                # lost, which also happens when a statement on it is cancelled.
                 with suppress(exc.SQLAlchemyError):
                     await alone.scalar(text("SELECT pg_advisory_unlock_all()"))
                 # Not back to the pool, where the lock would live on.
@@ -362,22 +366,22 @@ async def lock_connection(database: Database) -> AsyncIterator[Connection]:
 
 
 class NameLocks:
-    """Names that one task of one process has at a time, as locks that share a connection."""
+    """Named locks that share a connection: one task of one process has a name at a time."""
 
     def __init__(self, connection: Connection) -> None:
-        """`connection` is for locks alone, and stays its owner's."""
+        """`connection` comes from `lock_connection`; the caller closes it."""
         self._connection, self._turn = connection, asyncio.Lock()
         self._held = set[str]()
 
     @asynccontextmanager
     async def claim(self, name: str) -> AsyncIterator[bool]:
-        """Whether nobody else has the name while the block runs; it does not wait. Raises DatabaseUnavailable."""
-        # The server would grant its own connection the lock again.
+        """Claim a name for the block without waiting; yields whether it was free. Raises DatabaseUnavailable."""
+        # The server would grant this connection the same lock again.
         if name in self._held:
             yield False
             return
         self._held.add(name)
-        # Shielded: a question that is cancelled ends its connection, and with it every lock.
+        # Shielded: a statement that is cancelled ends its connection, and with it every lock.
         taking = asyncio.ensure_future(
             self.ask("SELECT pg_try_advisory_lock(hashtextextended(:key, 0))", name)
         )
@@ -387,7 +391,7 @@ class NameLocks:
             await asyncio.shield(self._free(taking, name))
 
     async def ask(self, question: str, key: int | str) -> bool:
-        """`ask_lock`, in turn."""
+        """`ask_lock`, one caller at a time."""
         async with self._turn:
             return await ask_lock(self._connection, question, key)
 
@@ -402,7 +406,7 @@ class NameLocks:
 
 @asynccontextmanager
 async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
-    """Whether this process alone has the named lock while the block runs; it does not wait for it.
+    """Take a named lock for the block without waiting; yields whether it was free.
 
     Raises DatabaseUnavailable.
     """
@@ -414,25 +418,25 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
 
 
 async def ping(session: Session) -> None:
-    """Ask the server for anything at all. Raises DatabaseUnavailable."""
+    """Check that the server answers. Raises DatabaseUnavailable."""
     await session.run("SELECT 1")
 
 
 async def read_clock(session: Session) -> datetime:
-    """What the database's clock says now, or said when the session's transaction began."""
+    """The database's time: now, or in a transaction the time at which it began."""
     moment: datetime = await session.value("SELECT now()")
     return moment
 
 
 async def check_room(database: Database) -> None:
-    """Write a megabyte and undo it. Raises DatabaseFull where the server has no room for that."""
+    """Write a megabyte and undo it. Raises DatabaseFull if the server has no room for it."""
     async with database.begin() as session:
         await session.run(_PROBE)
         await session.rollback()
 
 
 async def ask_lock(connection: Connection, question: str, key: int | str) -> bool:
-    """The answer to a question about the lock `key`. Raises DatabaseUnavailable when the connection was lost."""
+    """The boolean that a query about the lock `:key` gives. Raises DatabaseUnavailable if the connection was lost."""
     try:
         return bool(await connection.scalar(text(question), {"key": key}))
     except exc.SQLAlchemyError as error:

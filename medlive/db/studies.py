@@ -1,4 +1,4 @@
-"""Studies: a sample of cases, what each rater gave, and what is left to rate."""
+"""Storage of studies, in which people rate a sample of cases: candidates, items, ratings, and what must stay hidden."""
 
 from collections.abc import Collection, Sequence
 
@@ -18,12 +18,14 @@ StudyItem = StudyItemRow
 Rating = StudyRatingRow
 
 
+# Items of open grader checks whose raters must not see the grader's verdicts
 _BLIND = """FROM study_items WHERE study IN (
     SELECT name FROM studies WHERE kind = 'grader_check' AND closed_at IS NULL AND blinding <> 'open'
 )"""
 _BLIND_VERSIONS = f"SELECT DISTINCT version FROM snapshot_members WHERE case_id IN (SELECT case_id {_BLIND})"
 
 
+# What `list_candidates` chooses from: ready cases at their latest revision, or what a snapshot shows
 _READY = """
     JOIN cases ON cases.id = case_id WHERE status = 'ready' AND NOT EXISTS (
         SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
@@ -35,8 +37,8 @@ _SHOWN = """
 
 
 async def list_candidates(session: Session, version: str | None) -> Sequence[Record]:
-    """The cases that a frozen snapshot shows, or the ready ones, by id: case_id, revision, language, specialty,
-    theme."""
+    """The cases that the snapshot `version` shows, or (None) the ready cases, by id: case_id, revision, language,
+    specialty, theme."""
     return await session.records(
         f"""
         SELECT case_id, revision, language, specialty, theme
@@ -62,7 +64,7 @@ async def find_study(
     *,
     lock: bool = False,
 ) -> Study:
-    """A study by its name, which with `lock` nobody closes before the session's end. Raises UsageError."""
+    """A study by its name; with `lock` nobody can close it until the transaction ends. Raises UsageError."""
     locked = {"read": True} if lock else None
     row = await session.get(StudyRow, name, with_for_update=locked)
     if row is None:
@@ -76,18 +78,18 @@ async def list_studies(session: Session) -> list[Study]:
 
 
 async def has_open_study(session: Session, account: str) -> bool:
-    """Whether an account rates in a study that is not closed, or settles its disagreements."""
+    """Whether an account is a rater or the adjudicator of a study that is not closed."""
     own = "WHERE closed_at IS NULL AND (:account = ANY (raters) OR adjudicator = :account)"
     return await session.first(StudyRow, own, account=account) is not None
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
-    """The snapshots that hold a case whose verdicts people check blind now: no report on them may be shown."""
+    """The snapshots with a case whose verdicts people check blind now: no report on such a snapshot may be shown."""
     return frozenset(await session.column(_BLIND_VERSIONS))
 
 
 async def blind_items(session: Session) -> frozenset[str]:
-    """The items of grader checks whose verdicts people check blind now: no page may show them."""
+    """The study items whose verdicts people check blind now: no page may show these verdicts."""
     return frozenset(await session.column(f"SELECT item {_BLIND}"))
 
 
@@ -104,20 +106,20 @@ async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[
 
 
 async def close_study(session: Session, name: str) -> bool:
-    """Let nobody rate any more; False for a study that is closed."""
+    """Close a study: nobody rates in it any more. False if it was closed already."""
     closed = "UPDATE studies SET closed_at = now() WHERE name = :name AND closed_at IS NULL RETURNING name"
     return await session.value(closed, name=name) is not None
 
 
 async def items_of(session: Session, study: str) -> list[StudyItem]:
-    """A study's items in their order; those of a thread that was taken down are gone."""
+    """A study's items in their order, without those erased with a thread that was taken down."""
     return await session.rows(
         StudyItemRow, "WHERE study = :study ORDER BY position", study=study
     )
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
-    """Everybody's ratings in a study, of each item the latest by each rater."""
+    """The ratings in a study: each rater's latest rating of each item."""
     return await session.rows(
         StudyRatingRow,
         """
@@ -128,7 +130,7 @@ async def ratings_of(session: Session, study: str) -> list[Rating]:
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:
-    """Store a rating, which counts instead of an earlier one by the same account."""
+    """Store a rating; of an account's ratings of an item the latest counts."""
     rating.study = study
     session.add(rating)
 
@@ -136,8 +138,7 @@ async def save_rating(session: Session, study: str, rating: Rating) -> None:
 async def read_revisions(
     session: Session, wanted: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], Record]:
-    """Revisions of cases as raters read them, by case id and revision: language, text, and criteria by their id within
-    the case."""
+    """(case id, revision) → the case as raters read it: language, text, and criteria (id within the case → text)."""
     rows = await session.records(
         """
         SELECT case_id, revision, language, narrative, query, advice, (

@@ -1,4 +1,5 @@
-"""Open problems, acknowledgements, the outbox and observations, as the scheduler keeps them."""
+"""What the watch stores: open problems and who took them on, the outbox of messages to operators, and when a scheduler
+was last heard."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from .tables.people import Act
 from .tables.work import ObservationRow, OpenProblemRow, OutboxRow
 
 DROPPED_AFTER = timedelta(days=14)
-"""A message that could not be delivered for so long is removed."""
+"""A message that could not be delivered for this long is removed."""
 
 _SCHEDULER = "scheduler"
 
@@ -26,7 +27,7 @@ async def list_open(session: Session) -> list[OpenProblemRow]:
 
 
 async def save_seen(session: Session, problems: Sequence[OpenProblemRow]) -> None:
-    """Add problems that are new, and bring the others' text and `seen_at` up to date."""
+    """Insert problems that are new; bring the text and `seen_at` of the others up to date."""
     for problem in sorted(problems, key=attrgetter("key")):
         key = {"code": problem.code, "subject": problem.subject}
         await session.put(
@@ -68,10 +69,10 @@ async def acknowledge(
     why: str | None = None,
     by: str | None = None,
 ) -> list[OpenProblemRow]:
-    """Take on every open problem of a code: no message is sent about it until it ends, or `lasts` is over.
+    """Take on every open problem of a code: no message is sent about it until it ends, or for `lasts`.
 
-    Those not seen for `patience` have ended and are skipped. Returns them. Raises UsageError when
-    no problem of this code is open.
+    Problems not seen for `patience` have ended and are skipped. Returns the problems taken on. Raises UsageError if no
+    problem of this code is open.
     """
     moment = await read_clock(session)
     until = None if lasts is None else moment + lasts
@@ -103,16 +104,16 @@ async def acknowledge(
 async def post(
     session: Session, places: Sequence[str], message: dict[str, Any]
 ) -> None:
-    """Put a message for each of the places into the outbox."""
+    """Put a message into the outbox, once for each place: webhook or email."""
     for place in places:
         session.add(OutboxRow(place=place, message=message))
 
 
 async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
-    """The messages that are to be tried now, the oldest first, of each place so many; those of other transactions are
-    left out.
+    """The messages to be tried now, oldest first, at most `limit` for each place; locked, without those that another
+    transaction has locked.
 
-    What could not be delivered for DROPPED_AFTER is removed.
+    Messages older than DROPPED_AFTER are removed.
     """
     await session.run(
         "DELETE FROM outbox WHERE created_at < now() - CAST(:age AS interval)",
@@ -140,7 +141,7 @@ async def remove_message(session: Session, message: OutboxRow) -> None:
 async def note_failure(
     session: Session, message: OutboxRow, error: str, wait: timedelta
 ) -> None:
-    """Note why a message was not delivered; it is tried again after `wait`."""
+    """Note why delivering a message failed; it is tried again after `wait`."""
     await session.run(
         """
         UPDATE outbox SET attempts = attempts + 1, last_error = :error, send_at = now() + CAST(:wait AS interval)
@@ -153,7 +154,7 @@ async def note_failure(
 
 
 async def undelivered(session: Session) -> list[OutboxRow]:
-    """The messages that failed at least once, the oldest first."""
+    """The messages whose delivery failed at least once, the oldest first."""
     return await session.rows(OutboxRow, "WHERE attempts > 0 ORDER BY id")
 
 

@@ -1,1 +1,1 @@
-"""What is listed: a filter, a row type and facets for each table; counts, search, pages by key, streams."""
+"""Queries of the audit pages and of monitoring: lists of rows, the instance's health, and what engines cost."""

@@ -1,5 +1,5 @@
-"""What checks, monitors and the overview ask the database: who serves what, what fails alike, when something was
-decided, which rights, how many threads stand where."""
+"""The instance's health as the database knows it, for the watch's checks, `medlive status`, metrics and the overview:
+queues and their workers, failed jobs and threads, progress, missing rights, counts of threads."""
 
 import re
 from collections import Counter
@@ -49,9 +49,9 @@ _FAILURES = """
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"
 _RIGHT = re.compile(r"(\w+)(?: \(([^)]*)\))?")
-"""A privilege of a GRANT, with its columns where it is for columns only."""
+"""A privilege in a GRANT, with its columns where it is for some columns only."""
 WEEKS_COUNTED = 13
-"""The weeks whose threads are counted by week."""
+"""`count_by_week` counts the threads of this many weeks."""
 MOST_FAILURES = 2000
 """How many of the latest failures are read."""
 
@@ -62,14 +62,17 @@ async def workers_by_queue(session: Session) -> Mapping[str, int]:
 
 
 async def queue_health(session: Session) -> Sequence[Record]:
-    """The queues that have jobs which could be done now: queue, ready (how many), since (when the oldest of them
-    could; None: unknown), worked (whether a live worker does a job of it), workers (how many serve it)."""
+    """The queues with jobs that could be done now, those of dead workers too.
+
+    Each has queue, ready (how many such jobs), since (since when the oldest is ready; None: unknown), worked (whether a
+    live worker is doing a job of the queue) and workers (how many processes serve it).
+    """
     return await session.records(_QUEUES, stalled=2 * STALLED_AFTER_S)
 
 
 async def failed_jobs(session: Session) -> Sequence[Record]:
-    """The failed jobs of each queue that no later job of the same name has replaced: queue, jobs (how many),
-    example (the number of one)."""
+    """The failed jobs of each queue that no later job for the same thing has replaced: queue, jobs (how many),
+    example (the number of the first)."""
     return await session.records("""
         SELECT queue_name AS queue, count(*) AS jobs, min(job.id) AS example
         FROM procrastinate_jobs AS job
@@ -84,18 +87,18 @@ async def failed_jobs(session: Session) -> Sequence[Record]:
 async def failed_threads(
     session: Session, most: int = MOST_FAILURES
 ) -> Sequence[Record]:
-    """The latest threads whose latest attempt failed, newest first, so many at most.
+    """The threads whose latest attempt failed, newest first, at most `most`.
 
-    Each has revision_pk, source, thread_id, and of the attempt stage, reason, detail, attempt, finished_at.
+    Each has revision_pk, source, thread_id, and the attempt's stage, reason, detail, attempt (number), finished_at.
     """
     return await session.records(_FAILURES, most=most)
 
 
 async def read_progress(session: Session, since: datetime) -> Record:
-    """How the instance goes on.
+    """Whether the instance is in use and makes progress.
 
-    It has in_use (whether anything was ever harvested or imported), scheduler_active, decided (how many threads engines
-    decided, or failed, since a moment) and decided_at (when the latest attempt ended; None: never).
+    It has in_use (whether anything was ever harvested or imported), scheduler_active, decided (how many threads were
+    decided or failed past the filters since `since`) and decided_at (when the latest attempt ended; None: never).
     """
     [progress] = await session.records(
         """
@@ -124,8 +127,8 @@ async def data_directory(session: Session) -> str | None:
 
 
 async def missing_rights(session: Session) -> Sequence[Record]:
-    """The rights that `medlive db roles` gives and that somebody has taken away, from the roles that exist: role,
-    table, privilege."""
+    """The rights that `medlive db roles` gives and that a role here lacks, as somebody took them away: role, table,
+    privilege."""
     rights = expected_rights(set(await session.column(_TABLES)))
     existing = set(await session.column(_ROLES, roles=list(rights)))
     wanted = []
@@ -149,12 +152,12 @@ async def missing_rights(session: Session) -> Sequence[Record]:
     )
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)
-    # Roles belong to the server: one that has nothing here is of another instance.
+    # Roles belong to the server: a role that has no right here is another instance's.
     return [right for right in missing if lacking[right.role] < asked[right.role]]
 
 
 async def count_by_source(session: Session) -> dict[str, dict[str, int]]:
-    """Source → outcome → threads."""
+    """Source → outcome → number of threads."""
     return await session.lookup("""
         SELECT source, json_object_agg(outcome, n) FROM (
             SELECT source, outcome, count(*) AS n FROM thread_standings GROUP BY 1, 2
@@ -163,7 +166,7 @@ async def count_by_source(session: Session) -> dict[str, dict[str, int]]:
 
 
 async def count_by_week(session: Session) -> dict[str, dict[str, int]]:
-    """Each of the last `WEEKS_COUNTED`, the newest first → outcome → threads."""
+    """ISO week → outcome → number of threads that last moved in it, for the last `WEEKS_COUNTED`, newest first."""
     first = now() - timedelta(weeks=WEEKS_COUNTED)
     return await session.lookup(
         """
@@ -201,11 +204,12 @@ async def read_gauges(
     session: Session,
     moment: datetime,
 ) -> dict[str, Sequence[Any]]:
-    """Read every gauge at a moment: rows of label values, each with its figures last.
+    """The figures that `service.watch.metrics` publishes: gauge → rows of label values with the figures last.
 
-    Returns `threads` by stage, outcome and reason; `recent_threads` (outcome, threads that an engine decided in the
-    last day); `jobs` by queue and status; `oldest_job_seconds` (queue, seconds since its oldest waiting job was
-    deferred); `spent` (task, replies since Monday, those without a price, those by a bound, US dollars of the priced).
+    `threads`: stage, outcome, reason, how many. `recent_threads`: outcome, threads decided past the filters in the day
+    before `moment`. `jobs`: queue, status, how many. `oldest_job_seconds`: queue, seconds since its oldest waiting job
+    was deferred. `spent`: task, replies since Monday, replies without a price, replies whose tokens are an upper bound,
+    US dollars of those with a price.
     """
     recent = moment - timedelta(days=1)
     monday, _ = week_bounds(iso_week(moment))

@@ -1,4 +1,7 @@
-"""Filter, count, search, sort, page and stream the rows of one table, whichever it is."""
+"""Lists of database rows that can be filtered, searched, sorted and paged.
+
+`Listing` describes a list, `Filter` what is wanted of it; `load_page`, `stream_rows` and `count_rows` read it.
+"""
 
 import re
 from collections import Counter
@@ -34,41 +37,41 @@ Columns = Mapping[str, Any]  # Name → SQL expression
 Rows = Select[*tuple[Any, ...]]
 
 MOST_COUNTED = 2_000
-"""Rows that are counted one by one; where there are more, counts are lower bounds."""
-_HAN = re.compile(r"[\u3400-\u9fff]+")
+"""At most this many rows are counted one by one; where there are more, counts are lower bounds."""
+_HAN = re.compile(r"[\u3400-\u9fff]+")  # A run of Chinese characters
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows of a table are wanted, and in which order."""
+    """Which rows of a list are wanted, and in which order."""
 
-    # Facet → values, any of which will do
+    # Facet (a column to filter and count by) → the values of which a row must have one
     facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     since: datetime | None = None  # From this moment on
     until: datetime | None = None  # Before this moment
-    text: str = ""  # Words that all occur; of Chinese, characters that stand together
-    sort: str = ""  # The name of a sort; empty for the table's first
+    text: str = ""  # Words that a row must all have; Chinese characters that follow one another must do so in it
+    sort: str = ""  # The name of a sort; empty for the list's first
     descending: bool = True
 
     @property
     def has_time_or_text(self) -> bool:
-        """Whether it leaves rows out by more than facets."""
+        """Whether the filter restricts the moment or the text, not facets alone."""
         return bool(self.since or self.until or self.text)
 
 
 @dataclass(frozen=True)
 class RowPage:
-    """Rows in their order, and the keys of the pages beside them; None where there is none."""
+    """A page of rows in their order, and the keys by which `load_page` finds its neighbours."""
 
     rows: list[SimpleNamespace]  # With the listing's columns
-    before: str | None
-    after: str | None
+    before: str | None  # The first row's key; None: no page comes before
+    after: str | None  # The last row's key; None: no page follows
     keys: tuple[str, ...]  # Of each row
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many rows a filter finds, and how many each value of a facet would, the other facets as they are."""
+    """How many rows a filter finds, and how many it would find with each value of a facet, its other facets kept."""
 
     total: int
     # Facet → value → rows, most first; "" for rows without a value
@@ -77,7 +80,10 @@ class Counts:
 
 
 def has_words(text: str) -> ColumnElement[bool]:
-    """The condition that a thread has all words of a text; `medlive_words` lists them."""
+    """SQL: whether a thread has all words of a text.
+
+    Chinese is searched by pairs of neighbouring characters, as the database's function `medlive_words` indexes it.
+    """
     runs = _HAN.findall(text)
     pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
     query: Any = func.plainto_tsquery("english", _HAN.sub(" ", text))
@@ -89,7 +95,7 @@ def has_words(text: str) -> ColumnElement[bool]:
 
 
 class Listing:
-    """A table as it is listed."""
+    """A list: the columns it shows, and what it can be filtered, sorted and searched by."""
 
     def __init__(
         self,
@@ -104,20 +110,20 @@ class Listing:
         table: Rows | None = None,
         columns: Columns = MappingProxyType({}),
     ) -> None:
-        """Its columns and facets are columns of these tables; an enum's is what is stored, a facet's number its digits.
+        """Find each column and facet in the tables, by its name. Enums are read as stored, number facets as text.
 
         Args:
-            shown: The names of its columns.
-            tables: The first that has a column of a name is taken.
-            facets: Names of facets, which a filter may name beside "week" (YYYY.WNN).
-            sorts: What it may be sorted by, never NULL; the first is the default.
-            key: Unique; decides between rows that a sort leaves equal.
-            moment: What week, since and until are about; None: what it is sorted by by default.
-            search: The condition that a row has some words.
-            joined: The tables' joins; None: there is one table.
-            table: The one table that has all facets and sorts, where there is one: it is filtered, sorted and counted
-                alone, and joined to what else a page shows.
-            columns: Columns and facets that no table has by their name.
+            shown: The names of the columns that a page shows.
+            tables: Row classes; the first that has a column of the name is taken.
+            facets: The names of the facets; a filter may name "week" (YYYY.WNN) too.
+            sorts: Name of a sort → what it sorts by, never NULL; the first is the default.
+            key: Unique columns, which order rows that a sort leaves equal.
+            moment: What a filter's week, since and until are about; None: what the default sort sorts by.
+            search: Text → the condition that a row matches it.
+            joined: The SELECT that joins the tables; None: there is one table.
+            table: The SELECT from the one table that has all facets and sorts; None: there is none. It is filtered,
+                sorted and counted alone, and only the rows of a page are joined to the other tables.
+            columns: SQL for columns and facets that no table has by their name.
         """
 
         def find(name: str) -> Any:
@@ -141,11 +147,11 @@ class Listing:
         self.search, self.table = search, table
 
     def conditions(
-        self, where: Filter, *, without: str = "", alone: bool = False
+        self, where: Filter, *, without: str = "", week_as_text: bool = False
     ) -> list[Any]:
-        """The conditions of a filter, less those of one facet. Raises UsageError for an unknown facet.
+        """The conditions of a filter, except those of the facet `without`. Raises UsageError for an unknown facet.
 
-        A week's are about the moment, which is sorted by, unless facets stand `alone`.
+        A week is matched by its bounds on the moment, which indexes sort by; with `week_as_text` like other facets.
         """
         conditions: list[Any] = []
         for name, values in where.facets.items():
@@ -153,7 +159,7 @@ class Listing:
                 raise UsageError(f"this table has no {name}")
             if name == without:
                 continue
-            if name != "week" or alone:
+            if name != "week" or week_as_text:
                 conditions.append(self.facets[name].in_(values))
                 continue
             weeks = []
@@ -169,7 +175,7 @@ class Listing:
         return conditions
 
     def order(self, sort: str) -> tuple[Any, ...]:
-        """What rows are ordered by. Raises UsageError for an unknown sort."""
+        """The columns of a sort ("": the default) and the key, by which rows are ordered. Raises UsageError."""
         if sort and sort not in self.sorts:
             raise UsageError(
                 f"unknown sort {sort[:40]!r}", hint=f"choose {', '.join(self.sorts)}"
@@ -195,8 +201,8 @@ class Listing:
         [own] = self.key
         has_dates = "week" in where.facets or where.since or where.until
         if where.text.strip() or (has_dates and order[0] is not self.moment):
-            # No index has this order: PostgreSQL finds words and dates by theirs and sorts. Following the order it
-            # may read a million rows, and the words of each, before it meets the few that fit.
+            # Adding nothing to a moment keeps PostgreSQL from following the order's index, in which it may read a
+            # million rows before it meets the few that fit: it finds words and dates by their own indexes, and sorts.
             order = (order[0] + timedelta(), *order[1:])
         nearest = self.table.with_only_columns(own).where(*conditions)
         nearest = nearest.order_by(*_turn(order, descending)).limit(limit)
@@ -208,7 +214,7 @@ def _turn(columns: Iterable[Any], descending: bool) -> list[Any]:
 
 
 def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
-    """A search for a text as it stands in one of some columns, in small tables."""
+    """A `search` for a text anywhere in one of the columns, ignoring case; no index helps it: for small tables."""
 
     def search(text: str) -> ColumnElement[bool]:
         words = text.strip()
@@ -226,7 +232,7 @@ async def load_page(
     before: str | None = None,
     size: int = 50,
 ) -> RowPage:
-    """A page of the rows of a filter: the first, or what lies behind the key `after`, or before the key `before`.
+    """A page of the rows of a filter: the first, the one behind the key `after`, or the one before the key `before`.
 
     Raises:
         UsageError: for a wrong facet, sort or key.
@@ -283,12 +289,13 @@ async def stream_rows(
 
 
 async def count_rows(session: Session, listing: Listing, where: Filter) -> Counts:
-    """How many rows there are, and of each facet's values; a facet's own choice does not narrow its counts.
+    """How many rows a filter finds, in all and by each facet's values; a facet's counts ignore its own condition.
 
-    Where one table has all facets and nothing else is asked for, all rows; else up to `MOST_COUNTED`.
+    All rows are counted if the listing has one `table` with all facets and the filter no time or text; else at most
+    `MOST_COUNTED`.
     """
     all_rows = listing.table is not None and not where.has_time_or_text
-    # There are many weeks: with the others, many combinations
+    # Counted one by one: facets with a condition, and weeks, of which there are too many to combine with the others
     apart = {*where.facets, "week"}
     others = [name for name in listing.facets if name not in apart]
     total, facets = await _count_by(session, listing, where, others, all_rows)
@@ -308,10 +315,13 @@ async def _count_by(
     all_rows: bool,
     without: str = "",
 ) -> tuple[int, dict[str, dict[str, int]]]:
-    """How many rows there are, and by the values of each of some facets, most first."""
+    """How many rows there are, and how many have each value of the facets `names`, most first.
+
+    The filter's condition on the facet `without` is left out. `all_rows` counts without a limit.
+    """
     columns = [listing.facets[name].label(name) for name in names]
     source = listing.query if listing.table is None else listing.table
-    conditions = listing.conditions(where, without=without, alone=all_rows)
+    conditions = listing.conditions(where, without=without, week_as_text=all_rows)
     counted = func.count() if all_rows else literal(1)
     rows = source.with_only_columns(*columns, counted).where(*conditions)
     rows = rows.group_by(*columns) if all_rows else rows.limit(MOST_COUNTED + 1)
@@ -328,7 +338,7 @@ async def _count_by(
 
 
 def _edge(key: str, order: tuple[Any, ...]) -> list[Any]:
-    """The values that a key was made of, as the database reads them. Raises UsageError."""
+    """The values that a row's key was made of, cast to the types of `order`'s columns. Raises UsageError."""
     values = key.split("~")
     if len(key) > CURSOR_CHARS or len(values) != len(order):
         raise UsageError(f"not the key of a row: {key[:80]!r}")

@@ -1,4 +1,4 @@
-"""What engines cost in a time, by task, engine and source."""
+"""What engines' replies cost in a period, by stage, task, engine and source."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -37,8 +37,11 @@ _SPENT = """
 async def stage_spending(
     session: Session, since: datetime, until: datetime
 ) -> Sequence[Record]:
-    """What each stage's replies cost that were stored in that time: stage, known_usd of the replies with a price,
-    unpriced (the number of the others), estimated (those that count by an upper bound of their tokens)."""
+    """What the replies stored from `since` to before `until` cost, by stage (the first part of the task's name).
+
+    Each has stage, known_usd (of the replies with a price), unpriced (how many have none) and estimated (how many count
+    by an upper bound of their tokens).
+    """
     return await session.records(
         """
         SELECT split_part(task, '.', 1) AS stage, coalesce(sum(cost_usd), 0)::float AS known_usd,
@@ -51,7 +54,8 @@ async def stage_spending(
 
 
 async def mean_thread_cost(session: Session) -> float | None:
-    """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
+    """The mean cost in US dollars of a thread that engines were asked about; None without any, or if a reply has no
+    price."""
     mean: float | None = await session.value("""
         SELECT CASE WHEN count(cost_usd) = count(*) THEN CAST(coalesce(sum(cost_usd), 0) AS float) / nullif((
             SELECT count(DISTINCT thread_id) FROM curations
@@ -65,7 +69,7 @@ async def mean_thread_cost(session: Session) -> float | None:
 async def count_ended(
     session: Session, outcome: Outcome, since: datetime, until: datetime
 ) -> int:
-    """The threads that came to an outcome in that time, also those that have gone on since."""
+    """How many thread revisions reached an outcome from `since` to before `until`, whatever happened to them later."""
     ended = await session.value(
         """
         SELECT count(DISTINCT revision_id) FROM curations
@@ -79,7 +83,7 @@ async def count_ended(
 
 
 async def week_cost(session: Session, week: str) -> WeekCost:
-    """What the replies cost that were stored in an ISO week until now. Raises UsageError for another text."""
+    """What the replies stored in an ISO week, up to now, cost. Raises UsageError if `week` is none."""
     spent = await spending(session, *week_bounds(week))
     total = next(row for row in spent if row.by == "all")
     # Rounded: the order in which a database adds must not show in a snapshot's bytes.
@@ -88,18 +92,18 @@ async def week_cost(session: Session, week: str) -> WeekCost:
 
 
 Spent = Record
-"""What the replies of a time cost that have one stage, task, engine or source, or all of them.
+"""The cost of a period's replies of one stage, task, engine or source, or of all.
 
-Each has by (stage, task, engine, source or all), name ("" for replies that no decision used), replies, input_tokens,
-cached_tokens, output_tokens, unpriced (those whose price is unknown), estimated (those whose endpoint reported no
-usage: their tokens are an upper bound), known_usd (what those with a price cost) and cost_usd (None with an unpriced
-one).
+It has by (stage, task, engine, source or all), name (which one; as a source "" for replies that no decision used),
+replies, input_tokens, cached_tokens, output_tokens, unpriced (replies whose price is unknown), estimated (replies whose
+endpoint reported no usage: their tokens are an upper bound), known_usd (of the replies with a price) and cost_usd (the
+same; None if a reply is unpriced).
 """
 
 
 async def spending(session: Session, since: datetime, until: datetime) -> list[Spent]:
-    """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all.
+    """What the replies stored from `since` to before `until` cost: by stage, task, engine and source, and in all.
 
-    A reply counts once, when it was stored, for the thread that used it first.
+    Each reply counts once, for the source of the thread that used it first.
     """
     return await session.records(_SPENT, since=since, until=until)

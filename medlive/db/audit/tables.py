@@ -1,5 +1,5 @@
-"""What is listed: threads and cases by where they stand, calls with their replies, claims with their evidence, harvests
-and pages."""
+"""The lists behind the audit pages, each a `Listing`: threads, cases, engine calls with replies, claims with evidence,
+harvest runs and fetched pages. `LISTINGS` names them; the CLI reads `THREADS` and `CASES` too."""
 
 from typing import Any
 
@@ -39,10 +39,14 @@ FACETS = (
     "status",
     "week",
 )
+"""Columns of `thread_standings` by which threads and cases are filtered and counted."""
 
 
 def cited_words(*which: Any, label: Any = "") -> Any:
-    """The passages that some claims' verdicts quote, each with its words, as an array; empty for none."""
+    """SQL for an array of "label passage-id: quoted words", a line for each quoted passage; empty for none.
+
+    `which` are the conditions that select rows of `claim_evidence`; `label` is SQL too.
+    """
     words = func.coalesce(
         ClaimEvidenceRow.second_quote,
         ClaimEvidenceRow.harm_quote,
@@ -63,7 +67,8 @@ def cited_words(*which: Any, label: Any = "") -> Any:
     return func.coalesce(lines, cast([], ARRAY(Text)))
 
 
-_AGAINST = exists().where(
+# The claim of a row of `claim_evidence` is contradicted.
+_CONTRADICTED = exists().where(
     ClaimVerdictRow.curation_id == ClaimEvidenceRow.curation_id,
     ClaimVerdictRow.element_id == ClaimEvidenceRow.element_id,
     ClaimVerdictRow.verdict == Alignment.CONTRADICTED,
@@ -75,6 +80,8 @@ _SHARED: dict[str, Any] = {
 }
 _HAS_CASE = _S.status != literal_column("''")  # Spelt as in the partial indexes
 
+# Each list: the columns shown; the row classes in which they are looked up by name, the first match counts; then as
+# `Listing` says. `evidence` of a thread has the passages that contradict its advice.
 THREADS = Listing(
     (
         "source",
@@ -104,7 +111,7 @@ THREADS = Listing(
         "detail": func.coalesce(CurationRow.detail, ""),
         "evidence": cited_words(
             ClaimEvidenceRow.curation_id == _S.curation_id,
-            _AGAINST,
+            _CONTRADICTED,
             label=func.concat(ClaimEvidenceRow.element_id, ": "),
         ),
     },
@@ -270,4 +277,4 @@ LISTINGS = {
     "runs": RUNS,
     "pages": PAGES,
 }
-"""Every table that is listed."""
+"""Every list, by its name in the address `/audit/NAME`."""

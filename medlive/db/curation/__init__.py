@@ -1,1 +1,1 @@
-"""Decisions about threads, and the cases and replies that came of them."""
+"""Decisions about threads, the cases and replies that came of them, and people's reviews."""

@@ -1,4 +1,4 @@
-"""Cases and their rubrics: one case a thread, one revision a wording."""
+"""Cases and their rubrics: saved (one case a thread, one revision a content), given a status, held, and loaded."""
 
 import hashlib
 import hmac
@@ -29,17 +29,17 @@ _NOT_BY_MODELS = (
 )
 
 CaseRevision = tuple[CaseRevisionRow, Sequence[Criterion]]
-"""What a case said from a moment on."""
+"""A revision of a case, and its criteria."""
 
 
 @dataclass(frozen=True)
 class SavedCase:
-    """The revision that a case has now."""
+    """The revision that a case has after saving."""
 
     case_id: str
     revision: int
     status: Literal["new", "revised", "unchanged", "left"]
-    """"left": the revision says something else than what was to be saved."""
+    """"left": the revision has stayed, and says something else than what was to be saved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +55,17 @@ class CaseContent:
     publishable: bool
     overruled: str | None = None  # Why people overruled a confirmed veto
     unpublishable_reason: str | None = None
-    """Defaults to the part that the rules engine or a recording had in an unpublishable case."""
+    """None for an unpublishable case: the rules engine or a recording took part."""
     case_id: str = ""  # Empty and 0 until it is stored
     revision: int = 0
 
     def digest(self) -> str:
-        """The digest of what makes a revision: a case with an equal one has not changed."""
+        """The digest of what a revision says: with an equal digest the case has not changed."""
         rubric = self.rubric
         criteria = []
         for c in rubric.criteria:
             parts = [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
-            if c.origin is not Origin.ADVICE:  # As before there were origins
+            if c.origin is not Origin.ADVICE:  # Else as before there were origins
                 parts += [c.origin.value, c.source]
             criteria.append([*parts, c.asked] if c.asked else parts)
         values: dict[str, Any] = {
@@ -78,7 +78,7 @@ class CaseContent:
             "dialogue_register": rubric.dialogue_register.value,
         }
         if rubric.ceiling is not None:
-            # Only then: the digest of a case that was never proved stays what it was.
+            # Only then, so that the digest of a case that was never proved stays the same.
             values["proof"] = [rubric.ceiling, rubric.floor, rubric.separation]
             if rubric.ordinary is not None:
                 values["proof"].append(rubric.ordinary)
@@ -90,7 +90,7 @@ class CaseContent:
 
 
 def case_id_of(source: str, thread_id: str, key: bytes) -> str:
-    """A thread's case id: constant under this instance's key; without the key it says nothing of the thread."""
+    """A thread's case id, a hash under this instance's `key`; without the key it says nothing of the thread."""
     message = digest_json([source, thread_id]).encode()
     return "ml-" + hmac.new(key, message, hashlib.sha256).hexdigest()[:16]
 
@@ -102,17 +102,17 @@ async def lock_thread_case(
     status: CaseStatus,
     reason: str | None,
 ) -> Record:
-    """Lock a thread's case until the transaction ends, so that two savers of one case take turns.
+    """Lock a thread's case, made if necessary, until the transaction ends: two processes that save it take turns.
 
     Args:
         session: The transaction.
         thread_pk: The thread's row.
         key: The instance's own, for the case's id.
-        status: What a case gets that is not there yet.
-        reason: Why that is not ready.
+        status: The status of a new case.
+        reason: Why a new case is not ready; None: it is.
 
     Returns:
-        The case's id, status and status_reason, as they are before anything else is done.
+        The case's id, status and status_reason.
     """
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
@@ -130,9 +130,9 @@ async def lock_thread_case(
     return case
 
 
-# What people decided last, and whether a person has looked at the case since. An edit goes for every revision that
-# was made of the same curation: withdrawing a criterion or proving the rubric adds such revisions. A dropped element
-# is noted at the revision that had it, and the next is the one without.
+# What people decided that a new revision may undo, and that no later review has settled. An edit counts for every
+# revision made of the same curation: withdrawing a criterion or proving the rubric adds such revisions. A dropped
+# element is noted at the revision that had it; the next revision is without it.
 _PENDING = """
     SELECT EXISTS (
         SELECT FROM reinstatements AS back JOIN withdrawals AS w ON w.id = back.withdrawal_id
@@ -167,9 +167,11 @@ _PENDING = """
 
 
 async def pending_people(session: Session, case_id: str, revision: int) -> Record:
-    """Why a person has to look at a revision: the case `is_reinstated`, `is_rejected` or `is_edited` in other words.
+    """What people decided that bears on a revision.
 
-    And what people decided about this very revision, its `action` and `reason`; None: nobody did.
+    A person must look at it if the case `is_reinstated`, or if another revision was rejected (`is_rejected`) or edited
+    by a person (`is_edited`). `action` and `reason` are the last approval or rejection of this very revision; None:
+    there is none.
     """
     [pending] = await session.records(_PENDING, case_id=case_id, revision=revision)
     return pending
@@ -178,7 +180,7 @@ async def pending_people(session: Session, case_id: str, revision: int) -> Recor
 async def add_revision(
     session: Session, case_id: str, content: CaseContent
 ) -> SavedCase:
-    """Add a revision to a case whose row the session has locked, unless its content is the latest one's."""
+    """Add a revision to a case, unless the latest one has this content; the session must have locked the case's row."""
     digest = content.digest()
     latest = await _latest_revision(session, case_id)
     current = (digest, content.publishable)
@@ -208,7 +210,7 @@ async def set_status(
     *,
     withdrawn: bool = False,
 ) -> None:
-    """Give a case a status and its reason (None for a ready one), unless it is withdrawn; `withdrawn`: only then."""
+    """Give a case a status and its reason (None if ready), unless it is withdrawn; with `withdrawn` only if it is."""
     await session.run(
         """
         UPDATE cases SET status = :status, status_reason = :reason
@@ -222,7 +224,7 @@ async def set_status(
 
 
 async def hold_case_of_thread(session: Session, thread_pk: int, reason: str) -> None:
-    """Take a thread's ready case back until a person looks."""
+    """Hold a thread's case, if it is ready, until a person has looked at it."""
     await session.run(
         """
         UPDATE cases SET status = 'held', status_reason = :reason WHERE thread_id = :thread AND status = 'ready'
@@ -233,9 +235,9 @@ async def hold_case_of_thread(session: Session, thread_pk: int, reason: str) -> 
 
 
 async def hold_filtered_cases(session: Session, rejected: Mapping[int, str]) -> None:
-    """Take ready cases of threads back until a person looks: thread revision → why the filters reject it now.
+    """Hold the ready cases of threads until a person has looked: thread revision → why the filters reject it now.
 
-    Not where people have overruled that very rejection.
+    Cases whose rejection for that reason somebody has overruled stay ready.
     """
     hold = """
         UPDATE cases SET status = 'held', status_reason = 'filtered again: ' || reason
@@ -290,7 +292,7 @@ async def _latest_revision(session: Session, case_id: str) -> CaseRevisionRow | 
 
 
 async def latest_case(session: Session, case_id: str) -> CaseContent | None:
-    """The latest revision of a case, whatever its status; None for no case."""
+    """The content of a case's latest revision, whatever its status; None if there is no case."""
     row = await _latest_revision(session, case_id)
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""Open circuits, shared by all processes of an instance."""
+"""Open circuits of the circuit breaker (`medlive.guard.circuit`), shared by all processes of an instance."""
 
 from collections.abc import Collection
 
@@ -12,7 +12,7 @@ class PostgresCircuits:
     """A `medlive.guard.circuit.CircuitStore` in the database. Both methods raise DatabaseUnavailable."""
 
     def __init__(self, database: Database) -> None:
-        """`database` stays its owner's."""
+        """The caller closes `database`."""
         self._database = database
 
     async def find(self, key: str) -> Opening | None:
@@ -44,7 +44,7 @@ class PostgresCircuits:
 
 
 async def list_circuits(session: Session, names: Collection[str]) -> list[Opening]:
-    """The open circuits of these keys or endpoints, the oldest first."""
+    """The open circuits whose key or endpoint is among `names`, the oldest first."""
     openings = []
     for row in await session.rows(CircuitRow, "ORDER BY opened_at, key"):
         if row.key in names or row.endpoint in names:
@@ -53,6 +53,6 @@ async def list_circuits(session: Session, names: Collection[str]) -> list[Openin
 
 
 async def reset_circuits(session: Session) -> list[str]:
-    """Close every circuit; the endpoints of those that were open."""
+    """Close every circuit; return the endpoints of the circuits that were open."""
     names = await session.column("DELETE FROM circuits RETURNING endpoint")
     return sorted(set(names))

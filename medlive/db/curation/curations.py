@@ -1,4 +1,7 @@
-"""Decisions about threads: stored whole, part by part, and loaded as they were."""
+"""Decisions about threads (curations): stored with all their parts, loaded as they were, and which threads need one.
+
+A thread's *revision* is decided by a *pipeline*: engines, prompts, evidence and settings, known by a digest.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,7 +32,7 @@ _PARTS: Mapping[str, tuple[type[Any], type[Any]]] = {
     "holds": (model.Hold, examinations.HoldRow),
     "calls": (model.Call, tables.AgentCallRow),
 }
-"""Field of a curation → what it is a tuple of, and the table of that."""
+"""Field of `Curation` that is a tuple → the class of its items, and their table."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 _OWN = "WHERE curation_id = :curation ORDER BY position"
 _EVIDENCE = """
@@ -46,10 +49,10 @@ async def save_curation(
     started_at: datetime,
     finished_at: datetime,
 ) -> int:
-    """Store a decision with every part of it; its number.
+    """Store a decision with all its parts; return its number.
 
-    A revision is decided once under a pipeline: when another process has decided it in the meantime, nothing is
-    stored and that decision's number is returned. After a failure comes the next attempt.
+    A pipeline decides a revision once: if another process has decided it in the meantime, nothing is stored and that
+    decision's number is returned. After a failed attempt it is stored as the next attempt.
     """
     await lock_revision(session, revision_pk)
     latest = await session.first(
@@ -84,7 +87,7 @@ async def save_curation(
 async def latest_curation(
     session: Session, revision_pk: int
 ) -> tables.CurationRow | None:
-    """The latest decision about a thread's revision."""
+    """The latest decision about a thread's revision; None if there is none."""
     return next(iter(await list_curations(session, revision_pk)), None)
 
 
@@ -100,14 +103,14 @@ async def list_curations(
 
 
 async def lock_revision(session: Session, revision_pk: int) -> None:
-    """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
+    """Lock a revision until the transaction ends, so that one process at a time stores a decision about it."""
     await session.run(
         "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE", id=revision_pk
     )
 
 
 async def is_decided(session: Session, revision_pk: int, pipeline_digest: str) -> bool:
-    """Whether this pipeline has decided a revision, or the thread has a later one, by which it is decided."""
+    """Whether this pipeline has decided a revision, or the thread has a later revision, which is decided instead."""
     query = f"""
         SELECT NOT {_IS_LATEST} OR EXISTS (
             SELECT FROM curations WHERE revision_id = r.id AND pipeline_digest = :pipeline AND outcome <> 'failed'
@@ -121,7 +124,7 @@ _IS_LATEST = """NOT EXISTS (
     SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
 )"""
 _COUNTED = "reason NOT IN ('endpoint_unavailable', 'budget_spent')"
-"""Failures that got a reply: the others say nothing about a thread."""
+"""SQL: failures that count against a thread. An endpoint that is away or a spent budget says nothing about it."""
 _FAILED = f"""
     SELECT r.id FROM thread_revisions AS r JOIN curations ON revision_id = r.id WHERE {_IS_LATEST}
     GROUP BY r.id
@@ -138,8 +141,8 @@ _FAILED = f"""
 async def untried_revisions(
     session: Session, chain_digest: str, pipeline_digest: str | None = None
 ) -> list[int]:
-    """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
-    oldest first."""
+    """The threads' latest revisions that passed this filter chain and that this pipeline (None: any pipeline) has not
+    tried, oldest first."""
     return await session.column(
         f"""
         SELECT r.id FROM thread_revisions AS r JOIN filter_results AS result ON result.revision_id = r.id
@@ -157,11 +160,11 @@ async def untried_revisions(
 async def failed_revisions(
     session: Session, pipeline_digest: str, *, max_attempts: int | None = None
 ) -> list[int]:
-    """The latest revisions whose every attempt under this pipeline failed, or under every other where this one
-    has not tried them; oldest first.
+    """The threads' latest revisions whose every attempt by this pipeline failed, or, if it has not tried them, every
+    attempt by any pipeline; oldest first.
 
-    Only those with fewer than `max_attempts` attempts under this pipeline that got a reply (None: however many):
-    an endpoint that is away, or a budget that is spent, says nothing about a thread.
+    Only revisions with fewer than `max_attempts` failures by this pipeline that count (None: any number): an endpoint
+    that is away, or a spent budget, says nothing about a thread.
     """
     return await session.column(_FAILED, pipeline=pipeline_digest, most=max_attempts)
 
@@ -169,7 +172,7 @@ async def failed_revisions(
 async def count_failures(
     session: Session, revision_pk: int, pipeline_digest: str
 ) -> int:
-    """How many attempts at a revision failed under this pipeline that got a reply."""
+    """How many of this pipeline's attempts at a revision failed for a reason that counts against the thread."""
     query = f"""
         SELECT count(*) FROM curations WHERE revision_id = :revision AND pipeline_digest = :pipeline
             AND outcome = 'failed' AND {_COUNTED}
@@ -223,6 +226,8 @@ async def _parts(
 async def _save_parts(
     session: Session, curation_id: int, curation: model.Curation
 ) -> None:
+    """Insert the rows of a curation's parts, and passages that are not stored yet."""
+
     def rows(table: type[Base], parts: Sequence[Any]) -> _Rows:
         made = []
         for place, part in enumerate(parts, start=1):
@@ -248,7 +253,7 @@ async def _save_parts(
             "second_reason": second and second.reason,
         }
         parts[tables.ClaimEvidenceRow] += _evidence_rows(curation_id, claim, passages)
-    # In one order for everybody, so that two processes never wait for each other crosswise.
+    # Sorted, so that two processes never wait for each other's rows crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
     asked = curation.cross_examination
     for table, part in (
@@ -308,6 +313,7 @@ def _evidence_rows(
 async def _load_claims(
     session: Session, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
+    """A curation's claims with their verdicts, retrieved passages and citations."""
     by_element: dict[str, list[Any]] = defaultdict(list)
     for row in await session.run(_EVIDENCE, curation=curation_id):
         by_element[row.element_id].append(row)
@@ -337,7 +343,7 @@ def _citations(
     evidence: Sequence[Any],
     column: str,
 ) -> tuple[model.Citation, ...]:
-    """What is quoted in a column of the evidence, in this order."""
+    """The quotes in one column of the evidence rows, in their order."""
     citations = []
     for row in evidence:
         if (quote := getattr(row, column)) is not None:

@@ -1,4 +1,5 @@
-"""The filter chain's results; where every thread stands, each counted once; what the paper's own rule would decide."""
+"""Results of the filter chain; the funnel, which counts each thread once by its stage and outcome; and what the paper's
+own rule would decide."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,6 +14,7 @@ from medlive.db.tables.decisions import FilterResultRow
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
     from medlive.filters.model import FilterVerdict
 
+# The stages of the funnel, in order
 STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
 
@@ -21,9 +23,9 @@ async def save_chain_results(
     chain_digest: str,
     results: Sequence[tuple[int, Sequence["FilterVerdict"]]],
 ) -> None:
-    """Save (revision's number, result) pairs in one statement.
+    """Save (revision's number, verdict of each rule) pairs in one statement.
 
-    A revision that this chain has judged keeps its first result: it decided what was curated.
+    A revision that this chain has judged before keeps that result: it decided what was curated.
     """
     rows = []
     for revision_pk, verdicts in sorted(results, key=lambda pair: pair[0]):
@@ -43,7 +45,7 @@ async def save_chain_results(
 async def filter_results_of(
     session: Session, revision_pk: int
 ) -> list[FilterResultRow]:
-    """The result of every filter chain that judged a thread's revision, the latest first."""
+    """The results of all filter chains that judged a thread's revision, the latest first."""
     return await session.rows(
         FilterResultRow,
         "WHERE revision_id = :revision ORDER BY decided_at DESC, chain_digest",
@@ -52,15 +54,15 @@ async def filter_results_of(
 
 
 FunnelRow = Row[*tuple[Any, ...]]
-"""How many threads stand at one place, as tables and JSON have it: stage (of `STAGES`), outcome (pending, rejected,
-parked, failed, held, kept or withdrawn), reason (for filters the failing rule's; None where there is none), threads."""
+"""How many threads are at one place of the funnel: stage (of `STAGES`), outcome (pending, rejected, parked, failed,
+held, kept or withdrawn), reason (for filters the failing rule's; None if there is none), threads (their number)."""
 
 
 async def funnel(session: Session, week: str = "") -> Sequence[FunnelRow]:
-    """The places where threads stand, in the order of the stages, largest first; of those that last moved in an ISO
-    week, or for "" of all.
+    """How many threads are at each place, in the order of the stages, largest first: threads that last moved in an ISO
+    week, or for "" all threads.
 
-    Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
+    A thread counts by its latest revision, with that revision's latest filter result and latest attempt.
     """
     query = """
         SELECT stage, outcome, nullif(reason, '') AS reason, count(*) AS threads FROM thread_standings
@@ -100,9 +102,9 @@ _BY_PAPER = """
 async def outcomes_by_paper(
     session: Session, since: datetime, until: datetime
 ) -> Sequence[Record]:
-    """Decisions that were begun in a time, without failed ones, by outcome here and by the paper's rule.
+    """Decisions begun from `since` to before `until`, without failed ones, by outcome here and by the paper's rule.
 
     Each has outcome (kept, rejected, parked or held), by_paper (kept or rejected; unknown: the chain ended before
-    the paper's rule had all that it needs) and the number of threads.
+    the paper's rule had all that it needs) and threads (how many).
     """
     return await session.records(_BY_PAPER, since=since, until=until)

@@ -1,4 +1,4 @@
-"""What literature services answered, shared by all workers of an instance."""
+"""Stored answers of literature services, and whose turn it is to ask: `PostgresAnswers`, shared by all workers."""
 
 from datetime import timedelta
 
@@ -23,14 +23,14 @@ _SAVE = """
     ON CONFLICT (key) DO UPDATE SET body = excluded.body, fetched_at = now()
 """
 BATCH = 1000
-"""Answers that are deleted at once."""
+"""How many answers `delete_old` deletes in a transaction."""
 
 
 class PostgresAnswers:
     """A `medlive.evidence.online.service.AnswerStore` in the database. Each method raises DatabaseUnavailable."""
 
     def __init__(self, database: Database, *, days: float) -> None:
-        """`database` stays its owner's; an answer older than `days` is asked for again."""
+        """The caller closes `database`; an answer older than `days` is asked for again."""
         self._database = database
         self._age = timedelta(days=days)
 

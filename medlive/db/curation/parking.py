@@ -1,8 +1,8 @@
-"""Parked threads: since when, which are due for another search, and what was searched for in vain.
+"""Parked threads: since when they are, which are due for another search, and which claims lack evidence.
 
-A thread is parked when the library held no passage on the subject of its claims: neither kept nor rejected, it is
-searched for again in each later library (an index, by its digest). `last` is its latest decision, `spell` the unbroken
-row of parkings up to it.
+A thread is parked if the library held no passage on the subject of its claims: it is neither kept nor rejected, and
+evidence is searched for again in each later library (an index, by its digest). In the SQL `last` is its latest
+decision, `spell` the unbroken row of parkings up to it.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from medlive.db.mapping import Record
 from medlive.db.session import Session
 
-# A thread whose latest search failed is still parked: a failure is no decision. One whose
-# parking a person overruled goes on by itself.
+# A thread whose latest search failed is still parked: a failure is no decision. A thread whose parking a person
+# overruled is curated again anyway, and left out.
 _PARKED = """
     SELECT thread.source, thread.thread_id, concat(thread.source, '/', thread.thread_id) AS name, standing.revision_id,
         last.id AS curation_id, spell.since, spell.libraries
@@ -36,8 +36,8 @@ _PARKED = """
         AND NOT EXISTS (SELECT FROM overrules WHERE overrules.curation_id = last.id)
 """
 _ONE = f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision"
-# Due are those that neither this pipeline nor another one with this library has decided; what failed in this pipeline
-# is tried again as every failure is, so many times.
+# Due are threads that neither this pipeline nor another one with this library has decided. Threads that failed in this
+# pipeline are left to its retries.
 _DUE = f"""
     SELECT revision_id FROM ({_PARKED}) AS parked
     WHERE NOT EXISTS (
@@ -65,7 +65,7 @@ _UNANSWERED = f"""
 
 
 async def count_parked(session: Session) -> Record:
-    """Return how many threads are parked, and since when the first of them is: threads, since (None: there is none)."""
+    """Return threads (how many are parked) and since (when the first of them was parked; None: there is none)."""
     [count] = await session.records(
         f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
     )
@@ -76,7 +76,7 @@ async def list_parked(session: Session) -> Sequence[Record]:
     """Return the parked threads, the one that has waited longest first.
 
     Each has source, thread_id, name (SOURCE/ID), revision_id, curation_id (the latest decision that parked it), since
-    (when it was parked first, without another decision in between) and libraries (how many were searched since).
+    (when it was first parked in an unbroken row) and libraries (how many were searched since).
     """
     return await session.records(
         f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id"
@@ -96,15 +96,15 @@ async def list_due(
     Args:
         session: The database.
         library: The digest of the index and of the services that are asked.
-        pipeline_digest: What failed in this pipeline is left to its retries.
+        pipeline_digest: The pipeline that would search; threads that failed in it are left to its retries.
     """
     return await session.column(_DUE, library=library, pipeline=pipeline_digest)
 
 
 async def list_unanswered(session: Session) -> Sequence[Record]:
-    """Return the claims of parked threads that met no passage on their subject.
+    """Return the claims of parked threads for which no passage on their subject was found.
 
-    Each has source, thread_id, element_id, claim, queries (what was searched for), and of the nearest passage
-    passage_id and title, None if none was found.
+    Each has source, thread_id, element_id, claim, queries (what was searched for), and passage_id and title of the
+    nearest passage (None: nothing was found).
     """
     return await session.records(_UNANSWERED)

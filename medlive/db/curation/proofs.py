@@ -1,4 +1,4 @@
-"""Proofs of rubrics: stored with the decision they belong to, and loaded for who reviews it."""
+"""Proofs of rubrics: stored with the decision they belong to, loaded for its reviewers, and counted for the status."""
 
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from medlive.rubric.proof import Figures, GradedProbe, Proof
 async def save_proof(
     session: Session, curation_id: int, proof: Proof, *, revision: int = 0
 ) -> None:
-    """Store the proof of a curation, or of a revision of its case, unless that has one: it is made once."""
+    """Store the proof of a curation (`revision` 0) or of a revision of its case, unless one is stored already."""
     if await session.get(RubricProofRow, (curation_id, revision)) is not None:
         return
     key = {"curation_id": curation_id, "revision": revision}
@@ -27,7 +27,7 @@ async def save_proof(
 
 
 async def load_proof(session: Session, curation_id: int) -> Proof | None:
-    """The latest proof of a curation and of its case's revisions; None where none was made."""
+    """The latest proof of a curation or of its case's revisions; None if none was made."""
     row = await session.first(
         RubricProofRow,
         "WHERE curation_id = :id ORDER BY revision DESC LIMIT 1",
@@ -46,7 +46,7 @@ async def load_proof(session: Session, curation_id: int) -> Proof | None:
 
 
 async def unproved_since(session: Session, case_id: str) -> int | None:
-    """The revision since which a case's rubric is not proved; None where the latest one is."""
+    """The first revision of a case behind the last one with a proved rubric; None if the latest one's is proved."""
     [row] = await session.records(
         """
         SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest
@@ -76,8 +76,11 @@ _MADE = """
 async def proofs_made(
     session: Session, since: datetime, until: datetime
 ) -> dict[str, Any]:
-    """The proofs of the decisions that began in a time: how many passed and failed; of those that passed the mean
-    ceiling, floor and separation (None without one) and the scores of the ordinary answers; and one_model, the models
-    that wrote a rubric, wrote the answers that prove it, and graded these."""
+    """Figures on the proofs of decisions begun from `since` to before `until`.
+
+    passed and failed (how many); of those that passed ceiling, floor and separation (means; None without any) and
+    ordinary (the scores of the ordinary answers); and one_model: the models that alone wrote a rubric, wrote the
+    answers that prove it, and graded these answers.
+    """
     [proofs] = await session.records(_MADE, since=since, until=until)
     return vars(proofs)

@@ -1,4 +1,4 @@
-"""Replies of engines: found by their request's digest, stored before anybody uses them, and what they cost."""
+"""Stored replies of engines, found by their request's digest, so that none is paid for twice."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
@@ -24,17 +24,17 @@ _FIND = """
 class PostgresReplyStore:
     """A `medlive.llm.engine.ReplyStore` in the database; replies that come at the same time share a transaction.
 
-    `keep` returns when the reply is committed. A reply that is stored already stays: the first was paid for and is
-    the one decisions rest on.
+    `keep` returns when the reply is committed. If a reply to the request is stored already, it stays: it was paid for
+    first, and decisions are based on it.
     """
 
     def __init__(self, db: Database) -> None:
-        """`db` stays its owner's."""
+        """The caller closes `db`."""
         self._db = db
         self._keep = Batcher(self._keep_all, largest=_MOST)
 
     async def find(self, request_digest: str) -> Reply | None:
-        """The reply stored under that digest. Raises DatabaseUnavailable."""
+        """The reply stored under that digest; None if there is none. Raises DatabaseUnavailable."""
         async with self._db.read() as session:
             for row in await session.run(_FIND, digest=request_digest):
                 thinking, answer = split_thinking(row.text)
@@ -73,12 +73,13 @@ class PostgresReplyStore:
         self,
         replies: Sequence[tuple[Prompt, dict[str, Any]]],
     ) -> None:
+        """Store a batch of replies, each as its request's prompt and the row, and their prompts."""
         rows = {row["request_digest"]: row for _, row in replies}
         prompts: dict[str, dict[str, Any]] = {}
         for prompt, row in replies:
             digest = row["prompt_digest"]
             prompts[digest] = row_of(PromptRow, prompt, digest=digest)
-        # In one order for everybody, so that two processes never wait for each other crosswise.
+        # Sorted, so that two processes never wait for each other's rows crosswise.
         new_prompts = [prompts[digest] for digest in sorted(prompts)]
         new = [rows[digest] for digest in sorted(rows)]
         async with self._db.begin() as session:
@@ -89,7 +90,7 @@ class PostgresReplyStore:
 async def _find_only(
     session: Session, table: type[R], column: str, digest: str
 ) -> R | None:
-    """The one row whose digest begins so; None when there is none or more."""
+    """The only row whose `column` begins with `digest`; None if there is no such row, or several."""
     rows = await session.rows(
         table, f"WHERE starts_with({column}, :digest) LIMIT 2", digest=digest
     )
@@ -97,14 +98,17 @@ async def _find_only(
 
 
 async def find_prompt(session: Session, digest: str) -> PromptRow | None:
-    """The one stored prompt whose digest begins so; None when there is none or more."""
+    """The only stored prompt whose digest begins with `digest`; None if there is none, or several."""
     return await _find_only(session, PromptRow, "digest", digest)
 
 
 async def find_request(
     session: Session, digest: str
 ) -> tuple[Request, ReplyRow] | None:
-    """The one stored request whose digest begins so, with its reply; None when there is none or more."""
+    """The only stored request whose digest begins with `digest`, and its reply; None if there is none, or several.
+
+    Its schema is empty: only the schema's digest is stored.
+    """
     row = await _find_only(session, ReplyRow, "request_digest", digest)
     if row is None:
         return None
@@ -117,7 +121,7 @@ async def find_replies(
     session: Session,
     digests: Iterable[str],
 ) -> dict[str, ReplyRow]:
-    """The replies to some requests, by the request's digest."""
+    """Request's digest → its stored reply, for the digests that have one."""
     rows = await session.rows(
         ReplyRow, "WHERE request_digest = ANY (:digests)", digests=list(digests)
     )

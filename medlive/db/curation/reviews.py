@@ -1,4 +1,4 @@
-"""What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
+"""What people decide: reviews of held cases, overruled rejections, disputes; and scans for identifiers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,7 @@ _DECIDED_SINCE = """(EXISTS (
     SELECT FROM thread_revisions AS own JOIN thread_revisions AS later USING (thread_id)
     WHERE own.id = o.revision_id AND later.revision > own.revision
 ))"""
-"""A thread that has changed since is decided by its later revision."""
+"""SQL: whether the overrule `o` has been followed by a decision, or by a later revision, which is decided instead."""
 _UNSCANNED = """
     SELECT case_id FROM cases JOIN case_revisions AS r ON case_id = cases.id
     WHERE status = 'ready' AND NOT EXISTS (
@@ -50,7 +50,7 @@ async def list_held(session: Session, limit: int | None = None) -> Sequence[Reco
     """The cases that wait for a person, longest first, at most `limit`.
 
     Each has case_id, revision, curation_id, language, source, query, reasons (of its holds; empty where something else
-    holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
+    holds it: a dispute's outcome, a thread decided again), status_reason and held_since.
     """
     return await session.records(_HELD, most=limit)
 
@@ -58,7 +58,7 @@ async def list_held(session: Session, limit: int | None = None) -> Sequence[Reco
 async def add_review(
     session: Session, row: ReviewRow, act: Act | None = None
 ) -> ReviewRow:
-    """Record a person's decision, logged as `act` (default: the action); its effect is `apply_review`'s."""
+    """Record a person's decision, logged as `act` (default: the action); `cases.apply_review` changes the status."""
     await session.insert(row)
     about: dict[str, Any] = {"review": row.number, "revision": row.revision}
     if row.element_id:
@@ -76,9 +76,9 @@ async def reviews_of(session: Session, case_id: str) -> list[ReviewRow]:
 
 
 async def add_overrule(session: Session, thread: str, row: OverruleRow) -> OverruleRow:
-    """Record that somebody overrules a rejection of `thread` (SOURCE/ID), which takes so many people.
+    """Record that somebody overrules a rejection of `thread` (SOURCE/ID); `row.people` must agree for it to count.
 
-    Curating it again is the caller's.
+    The caller has the thread curated again.
     """
     await session.insert(row)
     await record(
@@ -101,7 +101,7 @@ async def overrules_of(session: Session, revision_id: int) -> list[OverruleRow]:
 
 
 def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
-    """The overrules of a thread's revision that as many people agree on as each takes."""
+    """The overrules of a revision on whose decision enough people agree: `people` of each row, by different names."""
     people: dict[int | None, set[str | None]] = {}
     for row in overrules:
         people.setdefault(row.curation_id, set()).add(row.decided_by)
@@ -109,7 +109,7 @@ def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
 
 
 async def find_veto_reason(session: Session, revision_id: int) -> str | None:
-    """Why people overruled the confirmed veto of a revision; None where they did not."""
+    """Why people overruled the confirmed veto of a revision; None if they did not, or too few."""
     reasons = []
     for row in in_force(await overrules_of(session, revision_id)):
         if row.overruled == Reason.CONTRADICTED:
@@ -118,7 +118,7 @@ async def find_veto_reason(session: Session, revision_id: int) -> str | None:
 
 
 async def list_waiting_overrules(session: Session) -> Sequence[Record]:
-    """The vetoes that too few people overruled so far, oldest first: source, thread_id, reason, decided_by,
+    """The overrules that too few people agree on so far, oldest first: source, thread_id, reason, decided_by,
     decided_at."""
     return await session.records(f"""
         SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
@@ -132,7 +132,7 @@ async def list_waiting_overrules(session: Session) -> Sequence[Record]:
 
 
 async def overruled_revisions(session: Session) -> list[int]:
-    """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
+    """The revisions whose rejection enough people overruled and that have not been decided since, oldest first."""
     return await session.column(f"""
         SELECT DISTINCT revision_id FROM overrules AS o WHERE NOT {_DECIDED_SINCE}
         GROUP BY revision_id, curation_id HAVING count(DISTINCT coalesce(decided_by, '')) >= max(people)
@@ -143,7 +143,7 @@ async def overruled_revisions(session: Session) -> list[int]:
 async def save_scan(
     session: Session, case_id: str, revision: int, scanner: str, *, found: int
 ) -> None:
-    """Record that a case revision was scanned for identifiers; a second scan by the same changes nothing."""
+    """Record that a case revision was scanned for identifiers; a second scan by the same scanner changes nothing."""
     scan = {"case_id": case_id, "revision": revision, "scanner": scanner}
     scans = [scan | {"found": found}]
     await session.insert_rows(IdentifierScanRow, scans, skip_known=True)
@@ -155,9 +155,9 @@ async def unscanned_cases(session: Session, scanner: str) -> list[str]:
 
 
 async def open_dispute(session: Session, row: DisputeRow) -> DisputeRow:
-    """Dispute an existing case, or a criterion of it; the same objection that is open already is returned.
+    """Open a dispute about an existing case or a criterion of it; an equal one that is open is returned instead.
 
-    The session has locked the case's row, so that two who object at once do not both open it.
+    The session must have locked the case's row, so that two equal objections at once do not both open one.
     """
     known = await session.first(
         DisputeRow,
@@ -185,7 +185,7 @@ async def open_dispute(session: Session, row: DisputeRow) -> DisputeRow:
 async def close_dispute(
     session: Session, number: int, resolution: str, *, closed_by: str | None
 ) -> DisputeRow:
-    """Close a dispute with its resolution. Raises UsageError for no dispute, and CheckFailed for one that is closed."""
+    """Close a dispute with its resolution. Raises UsageError if there is none, CheckFailed if it is closed already."""
     row = await session.get(
         DisputeRow, number, with_for_update=True, populate_existing=True
     )

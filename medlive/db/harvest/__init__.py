@@ -1,1 +1,1 @@
-"""What harvests remember: pages, files, lists, runs."""
+"""What harvests store: runs, how far lists were read, the threads that lists showed, fetched pages and their files."""

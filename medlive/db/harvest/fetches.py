@@ -1,4 +1,7 @@
-"""Fetched pages and the WARC files in which they lie: saved, read again, moved, and forgotten."""
+"""Rows of fetched pages and of the WARC files ("archives") that hold their bytes: saved, found, moved, forgotten.
+
+A *reading* of a thread is one attempt to fetch all its pages.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +27,14 @@ class KeptPage:
     etag: str | None
     last_modified: str | None
     path: str | None
-    """Of that file, below the archive's folder; None: the bytes are gone."""
+    """Path of the WARC file below the archive's folder; None: the bytes are gone."""
 
 
 Reading = Record
-"""The latest complete attempt to read a thread, and its state in the frontier.
+"""The latest reading of a thread that has ended, and the thread's state in the frontier.
 
-It has thread_id, pages (from its first; empty while the thread waits for its first reading), state (None: no list shows
-it) with reason and run_id, fields (what its last reading had) and stored (whether it has become a thread).
+It has thread_id, pages (in order; empty while the thread waits for its first reading), state (None: no list showed the
+thread) with reason and run_id, fields (what its last reading had) and stored (whether the thread is in `threads`).
 """
 
 
@@ -43,8 +46,8 @@ async def save_pages(
     archive_id: int,
     places: Sequence[Place],
 ) -> list[int]:
-    """Save pages with their places in an archive, which is committed up to the last of them; return the fetches'
-    numbers, in the order of the pages."""
+    """Save pages with their places in an archive, whose committed size becomes the end of the last page; return the
+    fetches' numbers, in the order of the pages."""
     rows = []
     for event, place in zip(pages, places, strict=True):
         page = event.page
@@ -84,7 +87,7 @@ def _kind_of(event: FetchedPage | HarvestProblem) -> PageKind:
 async def save_failed_fetches(
     session: Session, run_id: int, source: str, problems: Sequence[HarvestProblem]
 ) -> None:
-    """Save what could not be read, and why."""
+    """Save the requests that failed, and why."""
     moment, rows = now(), []
     for problem in problems:
         row = row_of(
@@ -104,9 +107,9 @@ async def save_failed_fetches(
 async def forget_pages(
     session: Session, source: str, thread_id: str, url: str, *, after_fetch: int
 ) -> list[int]:
-    """Forget what the pages of a thread fetched after `after_fetch` hold; the numbers of the files they are in.
+    """Forget the pages of a thread fetched after `after_fetch`, which show another thread that was taken down.
 
-    They are of another thread, which was taken down; of their addresses `url`, which was asked for, stays.
+    The fetches stay, with the address `url` that was asked for. Returns the numbers of the archives with the pages.
     """
     named = {"source": source, "thread_id": thread_id, "after": after_fetch}
     among = "source = :source AND thread_id = :thread_id AND id > :after"
@@ -125,9 +128,9 @@ async def forget_pages(
 async def kept_pages(
     session: Session, source: str, thread_id: str, *, after_fetch: int = 0
 ) -> list[KeptPage]:
-    """The pages of a thread's latest reading, in order; empty when one or its bytes are missing.
+    """The pages of a thread's latest reading, in order; empty if a page or its bytes are missing.
 
-    `after_fetch` leaves out earlier fetches.
+    Only fetches with numbers above `after_fetch` count.
     """
     fetched = await _fetched_pages(session, source, [thread_id])
     pages = _latest_pages(page for page in fetched if page.fetch_id > after_fetch)
@@ -140,7 +143,7 @@ async def kept_pages(
 async def read_threads_after(
     session: Session, source: str, after: str, limit: int
 ) -> list[str]:
-    """The next threads of a source that pages were fetched of, in the order of their ids."""
+    """The ids of the next `limit` threads of a source with fetched pages, in order, behind the id `after`."""
     return await session.column(
         f"""
         SELECT DISTINCT thread_id FROM fetches WHERE {_IS_PAGE} AND thread_id > :after ORDER BY 1 LIMIT :limit
@@ -156,7 +159,7 @@ async def latest_readings(
 ) -> list[Reading]:
     """The latest reading of each of these threads.
 
-    Of a thread that waits, the pages that its interrupted reading has fetched so far are left out.
+    If a thread waits, the pages that its unfinished reading has fetched so far are left out.
     """
     pages: dict[str, list[KeptPage]] = {thread_id: [] for thread_id in thread_ids}
     for page in await _fetched_pages(session, source, thread_ids):
@@ -181,7 +184,7 @@ async def latest_readings(
 
 
 _IS_PAGE = "source = :source AND kind = 'thread' AND body_digest IS NOT NULL"
-"""That a fetch brought a page of a thread of a source."""
+"""SQL: whether a fetch brought a page of a thread of the source."""
 _FETCHED = f"""
     SELECT fetches.id AS fetch_id, thread_id, url, page_number, archive_offset, archive_length, etag, last_modified,
         path
@@ -193,7 +196,7 @@ _FETCHED = f"""
 async def _fetched_pages(
     session: Session, source: str, thread_ids: Sequence[str]
 ) -> list[KeptPage]:
-    """Every page that was fetched of these threads, of each thread the newest first."""
+    """Every page that was fetched of these threads, by thread, the newest first."""
     pages = []
     for row in await session.run(_FETCHED, source=source, ids=list(thread_ids)):
         place = Place(row.archive_offset, row.archive_length)
@@ -202,10 +205,10 @@ async def _fetched_pages(
 
 
 def _latest_pages(fetched: Iterable[KeptPage]) -> list[KeptPage]:
-    """The pages of a thread's latest reading in order, from its fetches, newest first."""
+    """The pages of a thread's latest reading, in order; `fetched` has the thread's pages, newest first."""
     pages: dict[int, KeptPage] = {}
     for page in fetched:
-        # Backwards in time: what comes after the latest first page belongs to earlier readings.
+        # Going back in time, pages met after the latest page 1 belong to earlier readings.
         if 1 in pages:
             break
         pages.setdefault(page.page_number, page)
@@ -226,12 +229,12 @@ async def start_archive(
     path: str,
     size: int,
 ) -> int:
-    """Return the number of a file that was begun."""
+    """Insert the row of an archive that was begun; return its number."""
     return (await session.insert(ArchiveRow(run_id=run_id, path=path, bytes=size))).id
 
 
 async def mark_sealed(session: Session, archive_id: int) -> None:
-    """Note that a file will not grow."""
+    """Note that an archive will not grow any more."""
     await session.run(
         "UPDATE archives SET sealed_at = now() WHERE id = :id AND sealed_at IS NULL",
         id=archive_id,
@@ -246,10 +249,10 @@ async def list_archives(
     unswept: bool = False,
     before: datetime | None = None,
 ) -> list[ArchiveRow]:
-    """The files of a source (None: of all) that were not removed, oldest first.
+    """The archives of a source (None: of all) that were not removed, oldest first.
 
-    Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
-    (`unswept`), or that were begun before a moment.
+    Each option leaves only some: `unsealed` those being written, `unswept` those with pages of a takedown that no fetch
+    names any more, `before` those begun before a moment.
     """
     return await session.rows(
         ArchiveRow,
@@ -269,14 +272,14 @@ async def list_archives(
 
 
 async def archived_sources(session: Session) -> list[str]:
-    """The sources that have or had files, by name."""
+    """The sources that have or had archives, by name."""
     return await session.column(
         "SELECT DISTINCT source FROM archives JOIN harvest_runs AS run ON run.id = run_id ORDER BY 1"
     )
 
 
 async def fetches_in(session: Session, archive_id: int) -> list[FetchRow]:
-    """The pages that rows name in a file, in the file's order."""
+    """The fetches whose pages are in an archive, in the file's order."""
     return await session.rows(
         FetchRow, "WHERE archive_id = :id ORDER BY archive_offset", id=archive_id
     )
@@ -289,7 +292,7 @@ async def replace_archive(
     size: int,
     moved: Mapping[Place, Place],
 ) -> None:
-    """Note that a file was rewritten: its new path and size, and where its pages are now."""
+    """Note that an archive was rewritten: its new path and size, and each page's old place → new place."""
     olds = [place.offset for place in moved]
     news = [place.offset for place in moved.values()]
     await session.run(_MOVE, archive_id=archive_id, olds=olds, news=news)
@@ -302,14 +305,14 @@ async def replace_archive(
 
 
 async def mark_unswept(session: Session, archive_ids: Sequence[int]) -> None:
-    """Note that files hold pages that no fetch names any more and that must go."""
+    """Note that archives hold pages of a takedown that no fetch names any more and that must be removed."""
     await session.run(
         "UPDATE archives SET unswept_at = now() WHERE id = ANY (:ids)", ids=archive_ids
     )
 
 
 async def mark_removed(session: Session, archive_ids: Sequence[int]) -> int:
-    """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
+    """Note that archives are gone, and with them the bytes of their pages; return the number of pages."""
     gone = await session.column(
         """
         UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL

@@ -1,9 +1,9 @@
 """The frontier: every thread that a list showed, and what became of it in the run that listed it last.
 
 A list makes a thread `waiting` (or `skipped`, with a reason), and reading it makes it `read`, `not_modified`, `gone`,
-`skipped` or `failed`. What waits, or failed for a reason that another day may mend, is taken up by the next start of
-a harvest. A run that is repeated begins with its threads `known`; one that stays so was on no list any more. Pages
-fetched after `after_fetch` belong to the present reading.
+`skipped` or `failed`. Threads that wait, or failed for a reason that another day may mend, are read when a harvest of
+the source is begun or resumed next. A run that is repeated begins with its threads `known`; a thread that stays `known`
+was on no list any more. Pages with fetch numbers above `after_fetch` belong to the present reading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +22,17 @@ from medlive.sources.ledger import KnownThread
 from medlive.sources.source import ListEntry
 
 MAX_ATTEMPTS = 5
-"""Runs in which a thread may fail before it is asked for only when a list shows it anew."""
+"""After failing this often in a row a thread is read only when a list shows it again."""
 RETRIED = (
     "fetch",
     "incomplete",
     "blocked",
     "robots",
 )
-"""Failures that another day may mend; for the others the page is read again when its parser is mended."""
+"""Reasons of failures that another day may mend. Other failures are the parser's: once it is mended, the kept pages are
+parsed again."""
 _RETRY = {"retried": list(RETRIED), "attempts": MAX_ATTEMPTS}
-_OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
+_OPEN = (FrontierState.WAITING, FrontierState.KNOWN)  # Not dealt with in this run
 
 
 _LIST = """
@@ -59,7 +60,7 @@ _SETTLE = """
     last_modified text, page_count int, posted_at timestamptz, fields jsonb)
     WHERE f.source = :source AND f.thread_id = r.thread_id
 """
-# Asked for again: pages of this reading are those fetched from now on, unless this very run began it.
+# A new reading begins: its pages are those fetched from now on, unless this run began the reading already.
 _TAKE = """
     UPDATE frontier SET state = 'waiting', reason = NULL, changed_at = now(), run_id = :run_id, after_fetch =
     CASE WHEN run_id = :run_id AND state = 'waiting' THEN after_fetch
@@ -68,7 +69,7 @@ _TAKE = """
 """
 _IS_LEFT_OVER = (
     "(state = 'waiting' OR (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts"
-    # A thread at which the host turns everybody away would end every start of this run.
+    # A thread for which the host blocks us would otherwise end this run each time that it is resumed.
     " AND (reason <> 'blocked' OR attempts < 2 OR run_id <> :run_id)))"
 )
 _LEFT_OVER = _TAKE.format(which=_IS_LEFT_OVER)
@@ -77,7 +78,7 @@ _NOT_LISTED = _TAKE.format(
     # A list that this run did not read (a board that was left out of the settings) misses nothing.
     " AND EXISTS (SELECT FROM list_cursors c WHERE c.run_id = :run_id AND c.list_key = frontier.list_key"
     " AND c.finished_at IS NOT NULL)"
-    # It was read down to what earlier runs saw, less the overlap; to its very end where none had read it.
+    # A list is read down to what earlier runs saw, less the overlap; to its very end if no run had read it.
     " AND coalesce(active_at, posted_at, (SELECT started_at FROM harvest_runs WHERE id = first_run_id))"
     " >= coalesce((SELECT CASE WHEN active_at IS NULL THEN max(c.finished_at) ELSE max(c.newest_at) END"
     " FROM list_cursors c JOIN harvest_runs h ON h.id = c.run_id"
@@ -94,9 +95,9 @@ async def save_listed(
     entries: Sequence[ListEntry],
     skipped: Mapping[str, tuple[str, str]] | None = None,
 ) -> None:
-    """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over.
+    """Save the threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over.
 
-    Those whose id cannot be kept are left out. A page may show a thread twice, and be passed over once.
+    Threads whose id cannot be stored are left out. A thread that is in both waits to be read.
     """
     rows: dict[str, dict[str, Any]] = {}
     for thread_id, (url, reason) in (skipped or {}).items():
@@ -123,7 +124,7 @@ async def save_listed(
 async def settle(
     session: Session, source: str, run_id: int, settled: Sequence[FrontierRow]
 ) -> None:
-    """What became of threads that were asked for: of each its id and state, and what else is known of it now."""
+    """Save the results of reading threads: each row has the thread's id and state, and what else is known now."""
     if settled:
         rows = Json(list(map(as_dict, settled)))
         await session.run(_SETTLE, source=source, run_id=run_id, rows=rows)
@@ -132,7 +133,7 @@ async def settle(
 async def look_up(
     session: Session, source: str, run_id: int, thread_ids: Sequence[str]
 ) -> dict[str, KnownThread]:
-    """Thread → what is known of it, for those that are."""
+    """Thread id → what is known of the thread; unknown threads are left out."""
     entries = await session.rows(
         FrontierRow,
         "WHERE source = :source AND thread_id = ANY (:ids)",
@@ -154,11 +155,9 @@ async def look_up(
 
 
 async def take_left_over(session: Session, source: str, run_id: int) -> list[ListEntry]:
-    """Threads that wait since an earlier start, and those whose failure another attempt may mend; now this
-    run's.
+    """Take into this run the source's threads that still wait, or whose failure another attempt may mend.
 
-    What failed least comes first: one thread at which the host turns everybody away must not keep the others
-    waiting.
+    Threads that failed least come first: one for which the host blocks us must not keep the others waiting.
     """
     rows = await session.run(_LEFT_OVER, source=source, run_id=run_id, **_RETRY)
     return list(map(_entry, sorted(rows, key=attrgetter("attempts"))))
@@ -167,25 +166,25 @@ async def take_left_over(session: Session, source: str, run_id: int) -> list[Lis
 async def take_not_listed(
     session: Session, source: str, run_id: int, overlap: timedelta
 ) -> list[ListEntry]:
-    """Threads that were read before and that a list of this run should have shown and did not; now this run's.
+    """Take into this run the threads read before that a list of this run should have shown and did not.
 
-    A list is read down to the latest activity of earlier runs less `overlap`; where lists show no dates, threads
-    count that were opened (or, where their page does not say when, first met) up to `overlap` before the list
-    was last read to its end.
+    A list is read down to the latest activity of earlier runs less `overlap`. If lists show no dates, it should have
+    shown threads opened (or first met, if their page does not say when) up to `overlap` before the list was last read
+    to its end.
     """
     rows = await session.run(_NOT_LISTED, source=source, run_id=run_id, overlap=overlap)
     return list(map(_entry, rows))
 
 
 async def reading_began(session: Session, source: str, thread_id: str) -> int:
-    """The newest fetch when a waiting thread was listed; its pages have higher numbers."""
+    """The newest fetch when a waiting thread was listed; the pages of its reading have higher numbers."""
     entry = await session.get(FrontierRow, (source, thread_id), populate_existing=True)
     return 0 if entry is None else entry.after_fetch
 
 
 async def unsettle(session: Session, run_id: int) -> None:
-    """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
-    again stays so, as the lists may not show it."""
+    """Make a run's threads `known`, as the run is repeated; threads to be tried again stay `failed`, as the lists may
+    not show them."""
     await session.run(
         """
         UPDATE frontier SET state = 'known', reason = NULL WHERE run_id = :run

@@ -1,4 +1,5 @@
-"""Harvests: one run a source and week, how far its lists were read, the rules it went by and its figures."""
+"""Harvest runs, one for each source and ISO week: begun, resumed and finished, how far lists were read, the robots.txt
+that applied, and the run's figures; and the quarantine of sources."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ _ADD_COUNTS = """
     UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),
     '{}') WHERE id = :run_id AND starts = :start RETURNING id
 """
-# A median: one endless thread must not make a week's threads long.
+# The share of true; of numbers the median, as one endless thread must not make a week's threads long.
 _FIELDS = """
     SELECT f.key, count(*) AS n, coalesce(
         avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END), percentile_cont(0.5) WITHIN GROUP
@@ -65,11 +66,10 @@ _SOURCES = """
 
 
 StartedRun = Record
-"""A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1) and
-started_at."""
+"""A run that this process works on: run_id, start (how often the run was begun or resumed, from 1) and started_at."""
 
 
-# What lists show is counted anew where they are read anew.
+# For a run that is repeated: lists are read from their beginning, and what they show is counted again.
 _READ_ANEW = (
     "UPDATE harvest_runs SET counts = counts - 'listed' WHERE id = :run",
     "DELETE FROM list_cursors WHERE run_id = :run",
@@ -83,7 +83,7 @@ async def start_harvest(
     *,
     again: bool = False,
 ) -> StartedRun | None:
-    """Begin or resume the source's run of that week; None when it is done already.
+    """Begin or resume the source's run of a week; None if it is done already.
 
     With `again` a run that is done is repeated from its lists' beginning.
     """
@@ -114,9 +114,9 @@ async def start_harvest(
 async def add_counts(
     session: Session, run: StartedRun, counts: Mapping[str, int]
 ) -> None:
-    """Add to a run's counts, and keep any other process from taking it up until the transaction ends.
+    """Add to a run's counts, and keep other processes from resuming the run until the transaction ends.
 
-    Raises MedliveError where one has: what this process would write belongs to that one now.
+    Raises MedliveError if one has: this process must not write for the run any more.
     """
     named = {"run_id": run.run_id, "start": run.start, "added": Json(dict(counts))}
     if await session.value(_ADD_COUNTS, **named) is None:
@@ -150,9 +150,9 @@ async def finish_harvest(
 
 
 async def save_cursor(session: Session, run_id: int, listed: Listed) -> None:
-    """How far a list was read: `next_page` is where a run that is taken up goes on.
+    """Save how far a list was read: a run that is resumed goes on with `next_page`.
 
-    A page that is asked for with a form is none to go on with, as forms hold what is valid for a visit.
+    A next page that needs a form is not saved, as forms are valid for one visit: the list is read from its beginning.
     """
     next_url = None
     if (following := listed.next_page) is not None and following.form is None:
@@ -175,10 +175,10 @@ async def save_cursor(session: Session, run_id: int, listed: Listed) -> None:
 async def list_state(
     session: Session, run_id: int, source: str, key: str, overlap: timedelta
 ) -> ListState:
-    """How far this run has read a list, and the moment before which earlier runs saw all activity.
+    """How far this run has read the list `key`, and the moment before which other runs saw all activity.
 
-    That moment is the latest activity that a run saw which read the list to its end, less `overlap`: late
-    replies and edits are met again.
+    That moment is the latest activity seen by a run that read the list to its end, less `overlap`, so that late
+    replies and edits are met.
     """
     [state] = await session.records(
         """
@@ -198,7 +198,7 @@ async def list_state(
 
 
 async def save_robots(session: Session, run_id: int, robots: Sequence[Robots]) -> None:
-    """The rules that a run went by."""
+    """Save the robots.txt files that a run went by."""
     rows = []
     for fetched in robots:
         body, detail = fetched.body.decode("utf-8", "replace"), fetched.detail or None
@@ -210,8 +210,8 @@ async def save_robots(session: Session, run_id: int, robots: Sequence[Robots]) -
 async def run_figures(
     session: Session, run_id: int
 ) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
-    """Of the threads that a run read, field → (share with it, or median; over how many); and state or reason → how
-    many threads ended so, with "listed": how many its lists showed that were to be read."""
+    """Two figures of a run: field of the threads read → (share that has it, or median; over how many threads); and
+    reason, or else state → how many threads ended with it, "listed" being the threads to read that its lists showed."""
     shares = {}
     for key, n, share in await session.run(_FIELDS, run_id=run_id):
         shares[key] = float(share), n
@@ -221,7 +221,7 @@ async def run_figures(
 async def save_measures(
     session: Session, run_id: int, measures: Sequence[Compared]
 ) -> None:
-    """A run's figures beside the medians they were compared with."""
+    """Replace a run's figures, each with the median that it was compared with."""
     await session.run("DELETE FROM harvest_measures WHERE run_id = :run", run=run_id)
     rows = [row_of(HarvestMeasureRow, m, run_id=run_id) for m in measures]
     await session.insert_rows(HarvestMeasureRow, rows)
@@ -230,8 +230,8 @@ async def save_measures(
 async def past_measures(
     session: Session, source: str, *, except_run: int, runs: int
 ) -> list[dict[str, Measure]]:
-    """The figures of a source's latest other runs that are done, newest first; none from before its figures
-    began anew."""
+    """The figures, by name, of a source's latest done runs except one, newest first, at most `runs`; none of runs
+    begun before the source's `compared_since`."""
     measures: dict[int, dict[str, Measure]] = {}
     for run_id, name, value, n in await session.run(
         _PAST, source=source, except_run=except_run, runs=runs
@@ -245,7 +245,7 @@ async def past_measures(
 async def latest_measures(
     session: Session, source: str
 ) -> tuple[str, list[Compared]] | None:
-    """The ISO week and the figures of the source's latest run that has any."""
+    """The ISO week and the figures of the source's latest run that has figures; None if no run has."""
     for run_id, week in await session.run(_MEASURED, source=source):
         figures = await session.rows(
             HarvestMeasureRow, "WHERE run_id = :run ORDER BY measure", run=run_id
@@ -272,7 +272,7 @@ async def lift_quarantine(
     reason: str | None = None,
     by: str | None = None,
 ) -> None:
-    """Take a source into harvests again; with `compare_anew` its earlier figures are no measure any more.
+    """Take a source into harvests again; with `compare_anew` later runs are not compared with its runs so far.
 
     Raises UsageError when there is no such source.
     """
@@ -303,8 +303,8 @@ async def _set_source(
 
 
 SourceInfo = Record
-"""A source as it stands: name, kind, quarantined_at, quarantine_reason, last_run (the latest harvest's ISO week) and
-last_outcome (None: there was no harvest)."""
+"""A source: name, kind, quarantined_at, quarantine_reason, last_run (the latest harvest's ISO week) and last_outcome
+(None: there was no harvest)."""
 
 
 async def list_sources(session: Session) -> list[SourceInfo]:

@@ -1,1 +1,1 @@
-"""Snapshots: fixed, frozen, withdrawn; and evaluations that were recorded."""
+"""Snapshots: their cases fixed, their rows read, frozen; withdrawals from them; and the weeks that they wait for."""

@@ -1,10 +1,10 @@
-"""Fixing a snapshot: which revisions are in it, what changed since its parent, what was kept out; the database
-decides it in one transaction.
+"""Fixing a snapshot in one transaction: which case revisions are in it or kept out, what changed since its parent.
 
-One statement reads everything that a release decides about into a table of the transaction; all that follows is
-made of that table and of rows that never change. What the database knows of a case is gated there once (`_REASONS`):
-a case passes where no reason was given. Of what grows with the release, only the ids of cases that are
-newly held out pass through this process.
+Before it `unchecked` and `save_verdicts` see that the release gates have read every case. Then come `judge`,
+`never_shown`, `add_members` and `keep_changes`. `judge` reads everything that a release decides about into the
+temporary table `judged`; the others use it and rows that never change. Gates on what the database knows of a case are
+SQL (`_REASONS`): a case passes if none gives a reason. The rows stay in the database: of what grows with the release,
+only the ids of cases to be newly held out pass through this process.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +27,8 @@ _JUDGED = """
     FROM cases AS c LEFT JOIN snapshot_members AS before ON before.version = :parent AND before.case_id = c.id
     WHERE c.status = 'ready' OR before.case_id IS NOT NULL
 """
-"""Every case that a release decides about: what is ready, at its latest revision, and what the parent holds; a
-case that is held out there at the revision that was committed to."""
+"""Every case that a release decides about: the ready cases and the parent's, at their latest revision; a case that the
+parent holds out at the revision that was committed to."""
 
 _UNCHECKED = f"""
     FROM ({_JUDGED}) AS judged WHERE status = 'ready' AND revision IS NOT NULL AND NOT EXISTS (
@@ -82,8 +82,8 @@ _REASONS = (
         "coalesce(nullif(unpublishable_reason, ''), 'not publishable')",
     ),
 )
-"""Gates on what the database knows of a case: the condition that keeps the case out, as SQL, and what is then said."""
-# Every reason that keeps a case out, as [[gate, detail], …]: what was read in its content comes first.
+"""Gates on what the database knows of a case: the condition that keeps it out, the gate, and SQL for the detail."""
+# Every reason that keeps a case out, as [[gate, detail], …]: what gates found in its content comes first.
 _ALL_REASONS = "coalesce(hits, '[]'::jsonb)" + "".join(
     f" || CASE WHEN {condition} THEN jsonb_build_array(jsonb_build_array('{gate.value}', {detail}))"
     " ELSE '[]'::jsonb END"
@@ -91,8 +91,8 @@ _ALL_REASONS = "coalesce(hits, '[]'::jsonb)" + "".join(
 )
 
 
-# What is held out stands at an older revision: a criterion that was withdrawn, or a name that was redacted, may still
-# be in it.
+# A case that is held out stays at an older revision, which may still have a criterion that was withdrawn or a name that
+# was redacted (`is_outdated`, `is_redacted`).
 # The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
 # the day after its Sunday, as `gates.row_hits` allows for time zones.
 _JUDGE = f"""
@@ -164,8 +164,9 @@ _DIFFERING = (
     + "CASE WHEN a.overruled IS DISTINCT FROM b.overruled THEN 'overruled' END, "
     + f"CASE WHEN ({_RUBRIC.format('a')}) IS DISTINCT FROM ({_RUBRIC.format('b')}) THEN 'criteria' END)"
 )
-# The words of a person who holds a case, or of an engine that decided anew, may quote the thread: they stay here.
-# A withdrawal's reason may be of a criterion alone: it does not say why the whole case is held, rejected or kept out.
+# The public reason why a case is gone. The words of a person who holds a case, or of an engine that decided again, may
+# quote the thread and are not published. A withdrawal's reason may be of a criterion alone: it does not say why the
+# whole case is held, rejected or kept out.
 _GONE = f"""
     CASE
         WHEN j.status = 'held' THEN 'held back until a person has looked at it'
@@ -217,8 +218,8 @@ _CHANGES = (
 async def unchecked(
     session: Session, parent: str | None, digest: str, *, after: str, most: int
 ) -> list[tuple[str, int]]:
-    """At most so many (case id, revision) behind a case id that a release after `parent` decides about and that
-    these gates have not read."""
+    """The next (case id, revision) that a release after `parent` decides about and that the gates of this digest have
+    not read: at most `most`, behind the case id `after`."""
     missing = await session.run(
         f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most",
         parent=parent,
@@ -230,7 +231,7 @@ async def unchecked(
 
 
 async def count_unchecked(session: Session, parent: str | None, digest: str) -> int:
-    """How many there are of them."""
+    """How many (case id, revision) `unchecked` would give in all."""
     return await session.value(_COUNT, parent=parent, digest=digest) or 0
 
 
@@ -239,8 +240,10 @@ async def save_verdicts(
     digest: str,
     verdicts: Iterable[tuple[str, int, Sequence[GateHit]]],
 ) -> None:
-    """Keep what these gates found in (case id, revision); one that another process kept first stands, and one of a
-    case that was taken down meanwhile is let go."""
+    """Store what the gates of this digest found in (case id, revision).
+
+    A result that another process has stored stays; a result on a case that was taken down meanwhile is dropped.
+    """
     rows = []
     for case_id, revision, hits in verdicts:
         row = {"case_id": case_id, "revision": revision, "gates_digest": digest}
@@ -266,10 +269,10 @@ async def judge(
     publishable_only: bool,
     hold_unproved: bool,
 ) -> int:
-    """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
-    them the gates have yet to read.
+    """Decide about every case that is ready or in the parent: fill the table `judged` for the rest of the transaction.
 
-    0 when all is decided: then the reasons why ready cases are not in the snapshot are kept.
+    Returns how many ready cases the gates have still to read; then nothing else is done. With 0 the reasons why ready
+    cases are not in the snapshot are stored.
     """
     await session.run("""
         CREATE TEMP TABLE judged (
@@ -302,7 +305,7 @@ async def judge(
 
 
 async def never_shown(session: Session) -> list[tuple[str, int]]:
-    """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
+    """(case id, revision) of the judged cases that pass, were never shown, and are not held out by the parent."""
     shown = await session.run("""
         SELECT case_id, revision FROM judged WHERE passes AND NOT is_held AND first_release IS NULL
         ORDER BY case_id COLLATE "C"
@@ -317,9 +320,14 @@ async def add_members(
     due: Sequence[str],
     held_out: Iterable[Mapping[str, object]],
 ) -> None:
-    """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
-    of `due` is shown now. Those of `held_out` are newly held out: case_id and revision, and the salt and commitment
-    that stand for each."""
+    """Add the judged cases that pass to the snapshot, shown or held out.
+
+    Args:
+        session: The transaction of `judge`.
+        version: The snapshot.
+        due: A case held out since one of these snapshots is shown now.
+        held_out: The cases to be newly held out: case_id, revision, and the salt and commitment that stand for each.
+    """
     since = {"version": version, "held_since": version}
     await session.insert_rows(
         SnapshotMemberRow, [{**case, **since} for case in held_out]
@@ -347,10 +355,8 @@ async def add_members(
 
 
 async def keep_changes(session: Session, version: str, parent: str | None) -> None:
-    """Keep what changed since the parent, each with its reason.
-
-    That is the public reason of a withdrawal where it is what revised the case or took it out.
-    """
+    """Store what changed since the parent, each change with its public reason: a withdrawal's, if one revised the case
+    or took it out."""
     reasons = Json(await reasons_for(session, parent))
     for statement in _CHANGES:
         await session.run(statement, version=version, reasons=reasons)

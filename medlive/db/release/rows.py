@@ -1,7 +1,7 @@
-"""A snapshot's rows read in the order of its files, one case in memory at a time.
+"""`read_snapshots`: a snapshot's rows in the order of its files, a few hundred in memory at a time.
 
-The writer of a folder is synchronous and asks for rows as it goes, so these are read over a connection of their
-own by the thread that writes. What is read is one state of the database, however long it takes.
+The writer of a snapshot's folder is synchronous and takes rows as it goes, so the thread that writes reads them over a
+connection of its own. All rows are from one state of the database, however long it takes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from medlive.integrity.digest import canonical_json
 from medlive.snapshot.contents import CHANGES, SECTIONS
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
-# What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
-# texts would read the whole release first. OFFSET 0 and LATERAL leave the database no other way.)
+# Only ids are sorted; each case's texts are looked up when its row is taken. (A sort or a hash of the texts would read
+# the whole release first. OFFSET 0 and LATERAL leave the database no other way.)
 _TEXTS = """
     CROSS JOIN LATERAL (
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
@@ -63,11 +63,11 @@ _HOLDOUTS = {
 
 
 class Interrupted(Exception):
-    """A reader was asked to stop. It is not an OSError, which a writer would take for its own."""
+    """A reader was asked to stop. It is no OSError, as a writer would take that for its own."""
 
 
 class SnapshotReader:
-    """One state of the database: the rows of a snapshot, and of case revisions."""
+    """Reads the rows of a snapshot, and of case revisions, from one state of the database."""
 
     def __init__(self, connection: Connection, stop: Event, version: str) -> None:
         """Use `read_snapshots`."""
@@ -82,12 +82,12 @@ class SnapshotReader:
         self,
         asked: Sequence[tuple[str, int]],
     ) -> Iterator[SnapshotCase]:
-        """Case revisions by (case id, revision), in any order; the week of its posting stands for each release."""
+        """Case revisions by (case id, revision), in any order; `first_release` is the week in which each was posted."""
         names = {"case_ids": [i for i, _ in asked], "revisions": [r for _, r in asked]}
         return map(_case, self._stream(_ASKED, names))
 
     def section(self, name: str) -> Iterator[Mapping[str, Any]]:
-        """The entries of a section of a ledger, by its key."""
+        """The entries of a section of `changes.json` or `holdouts.json`, in the order of the section's key."""
         query = _CHANGES if name in SECTIONS[CHANGES] else _HOLDOUTS[name]
         return self._stream(query, self._version | {"kind": name})
 
@@ -116,7 +116,7 @@ def read_snapshots(
         connection.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
-        # It compiles for seconds what is looked up row by row
+        # Compiling the statement takes seconds and gains nothing: rows are looked up one by one.
         connection.execute(text("SET LOCAL jit = off"))
         yield SnapshotReader(connection, stop or Event(), version)
 

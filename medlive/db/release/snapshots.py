@@ -1,4 +1,4 @@
-"""Snapshots: begun and fixed, frozen, and what is recorded of them."""
+"""Rows of snapshots: begun, frozen, looked up; the counts and the provenance of their cases."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,29 +24,30 @@ from medlive.snapshot.manifest import (
 
 
 class MembersGone(CheckFailed):
-    """Cases were taken back after the snapshot was fixed and before it was frozen."""
+    """Cases left the snapshot after it was fixed and before it was frozen."""
 
 
 class Numbers(BaseModel):
-    """How many cases a snapshot shows and holds out, with how many criteria, and what became of the parent's."""
+    """How many cases a snapshot has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cases: int
+    cases: int  # Shown
     criteria: int  # Of the cases that are shown
-    held: int
-    revealed: int = 0
-    dropped: int = 0
+    held: int  # Held out
+    revealed: int = 0  # Held out by the parent, shown now
+    dropped: int = 0  # Held out by the parent, no longer in it
 
 
 class FixedMeta(Stated, extra="forbid"):
-    """What a snapshot says of itself besides its rows, fixed in one transaction with them."""
+    """What a snapshot states about itself besides its rows, fixed in one transaction with them."""
 
     numbers: Numbers
     hold_out: float  # The share that was asked for
     gates_digest: str
     standing: tuple[int, int, int, int, int] | None = None
-    """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
+    """How many of the week's threads were queued, decided, held, failed and waiting; None: the snapshot is from before
+they were counted."""
 
 
 _MADE = """
@@ -66,10 +67,10 @@ _THRESHOLDS = f"""
 
 
 async def begin_snapshot(session: Session, version: str) -> SnapshotRow:
-    """A snapshot being built, without members; its parent is the latest frozen one.
+    """Insert a snapshot to be built, without members; its parent is the latest frozen one.
 
-    What was begun and never frozen is dropped, this version and others. Raises UsageError when it is frozen, or
-    when a later one is: history is not written backwards.
+    Snapshots that were begun and never frozen are dropped, of any version. Raises UsageError if this version or a later
+    one is frozen.
     """
     latest = await latest_frozen(session)
     if latest is not None and latest.version >= version:
@@ -96,7 +97,7 @@ _DROP_BEGUN = (
 
 
 async def load_fixed(session: Session, version: str) -> FixedMeta | None:
-    """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
+    """What a snapshot was fixed with; None if it does not exist, is not fixed yet, or is from before format 2."""
     meta = await session.value(
         "SELECT meta FROM snapshots WHERE version = :version", version=version
     )
@@ -104,13 +105,13 @@ async def load_fixed(session: Session, version: str) -> FixedMeta | None:
 
 
 async def freeze_snapshot(session: Session, built: SnapshotRow) -> SnapshotRow:
-    """Freeze a snapshot as it is filled: from now on the database refuses every change of it.
+    """Freeze a snapshot with its present members: from now on the database refuses every change of it.
 
-    `built` has its version, manifest, the digests of the manifest and of the sums, signature, path, and whether it is
-    publishable with the reasons why not. Raises MembersGone when the manifest's counts are not the members', and
-    UsageError when it was not begun.
+    `built` has its version, manifest, the digests of the manifest and of SHA256SUMS, signature, path, and whether it is
+    publishable with the reasons why not. Raises MembersGone if the manifest's counts are not the members', and
+    UsageError if the snapshot was not begun or is frozen.
     """
-    # Whoever takes a member away has the snapshot's row locked until that is done.
+    # A transaction that removes a member keeps the snapshot's row locked until it ends.
     row = await session.get(
         SnapshotRow, built.version, with_for_update=True, populate_existing=True
     )
@@ -134,7 +135,7 @@ async def freeze_snapshot(session: Session, built: SnapshotRow) -> SnapshotRow:
 
 
 async def find_snapshot(session: Session, version: str) -> SnapshotRow | None:
-    """What is recorded of a snapshot; None when there is none."""
+    """A snapshot's row; None if there is none."""
     return await session.get(SnapshotRow, version)
 
 
@@ -159,7 +160,7 @@ async def list_log_heads(session: Session) -> dict[str, AuditLogHead]:
 
 
 async def load_kept_out(session: Session, version: str) -> list[GateHit]:
-    """Why ready cases are not in a snapshot, by case id."""
+    """The reasons why ready cases are not in a snapshot, by case id."""
     hits = await session.rows(
         SnapshotKeptOutRow,
         "WHERE version = :version ORDER BY case_id, position",
@@ -169,7 +170,7 @@ async def load_kept_out(session: Session, version: str) -> list[GateHit]:
 
 
 async def held_weeks(session: Session, version: str | None) -> list[str]:
-    """Since which snapshots the cases that a snapshot holds out have been so."""
+    """The snapshots since which a snapshot's held-out cases have been held out."""
     return await session.column(
         """
         SELECT DISTINCT held_since FROM snapshot_members
@@ -180,7 +181,7 @@ async def held_weeks(session: Session, version: str | None) -> list[str]:
 
 
 async def count_members(session: Session, version: str) -> Numbers:
-    """How many cases a snapshot has, as it is filled."""
+    """Count a snapshot's present members."""
     [numbers] = await session.records(
         """
         SELECT count(*) FILTER (WHERE first_release IS NOT NULL) AS cases,
@@ -199,7 +200,7 @@ async def count_members(session: Session, version: str) -> Numbers:
 async def thread_revisions_of(
     session: Session, version: str, case_ids: Iterable[str]
 ) -> dict[str, int]:
-    """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
+    """Case id → the thread revision that its case was made from, for those of the cases that are in a snapshot."""
     return await session.lookup(
         f"""
         SELECT case_id, revision_id FROM ({_MADE}) AS made JOIN curations ON curations.id = curation_id

@@ -1,7 +1,8 @@
-"""Which threads a week waits for, by stored facts alone: queued for it, and decided, held, failed or waiting.
+"""How far a week's threads are (`week_standing`), by which a freeze decides whether to wait, and steps' waits.
 
-A thread counts for the first freeze at which it is settled. What waits when a week is frozen all the same counts
-for the next one.
+A week's threads are those queued for its freeze, and those left over by earlier weeks. Each is decided, held, failed or
+waiting, by stored facts alone. A thread counts for the first freeze at which it is settled; if a week is frozen while
+it waits, it counts for the next week.
 """
 
 from collections import Counter
@@ -15,8 +16,8 @@ from medlive.snapshot.manifest import Partial
 
 from .snapshots import load_fixed
 
-NOT_BEGUN = "not begun"
-NOT_QUEUED = "not queued"
+NOT_BEGUN = "not begun"  # Why a thread waits that is queued
+NOT_QUEUED = "not queued"  # Why a thread waits that no queueing has reached
 
 _JOBS = """
     SELECT queueing_lock FROM procrastinate_jobs
@@ -42,7 +43,7 @@ _MEMBERS = f"""
             )
         )
 """
-"""State of a week's threads, why, how many; those that were not queued last."""
+"""(state, why, how many) of a week's threads; threads that are not queued yet come last."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,18 @@ class WeekStanding:
 
     week: str
     queued: int
-    """Those queued for it, those left over by earlier weeks, and those that its queueing has not reached."""
-    decided: int  # Kept, rejected, or parked: nothing more comes of those this week
+    """Threads queued for the week, left over by earlier weeks, or not reached by the week's queueing yet."""
+    decided: int  # Kept, rejected, or parked: settled for this week
     held: int
-    failed: int  # With a reason, and nothing tries them again before the next week's queueing
+    # With a reason; nothing tries these again before the next week's queueing
+    failed: int
     waiting: int
     failures: tuple[tuple[str, int], ...] = ()  # Reason → failed threads, most first
-    waits: tuple[
-        tuple[str, int], ...
-    ] = ()  # What happened to them last → waiting threads, most first
-    # Whether so many failed that the cause is one for all of them
+    # `NOT_BEGUN`, `NOT_QUEUED` or the last failure → waiting threads, most first
+    waits: tuple[tuple[str, int], ...] = ()
+    # Whether so many failed that they must have one cause in common
     failing_alike: bool = False
-    partial: Partial | None = None  # Of a frozen week that was not whole
+    partial: Partial | None = None  # Of a week that was frozen before it was whole
 
     @property
     def whole(self) -> bool:
@@ -76,7 +77,7 @@ class WeekStanding:
 
     @property
     def because(self) -> str:
-        """Why it is not whole, in words; empty where it is."""
+        """Why the week is not whole, in words; empty if it is."""
         if self.partial is not None:
             return self.partial.because
         parts = []
@@ -88,7 +89,7 @@ class WeekStanding:
 
     @property
     def in_short(self) -> str:
-        """Such as "16 of 45, because 29 wait (not begun 29)"."""
+        """How many threads are settled, such as "16 of 45, because 29 wait (not begun 29)"."""
         done = f"{self.decided + self.held} of {self.queued}"
         return f"{done}, because {self.because}" if self.because else done
 
@@ -113,9 +114,11 @@ async def note_queued(
 async def week_standing(
     session: Session, week: str, *, failure_share: float
 ) -> WeekStanding:
-    """How far the threads of an ISO week are; of a frozen week how far they were.
+    """How far the threads of an ISO week are; for a frozen week, how far they were then.
 
     Args:
+        session: The database.
+        week: The ISO week.
         failure_share: If more than this share of the week's threads failed, one common cause is assumed, and the week
             is not whole.
     """
@@ -143,7 +146,10 @@ async def week_standing(
 
 
 async def settle_week(session: Session, standing: WeekStanding) -> None:
-    """Note which threads the freeze of a week is the last to count; the others enter the next one."""
+    """Note that a week's settled threads count for its freeze; the others count for the next one.
+
+    Failed threads are settled only if the week is whole.
+    """
     left_over = ["pending"] if standing.whole else ["pending", "failed"]
     await session.run(
         f"""
@@ -162,11 +168,11 @@ async def settle_week(session: Session, standing: WeekStanding) -> None:
 
 
 StepWait = tuple[datetime, bool]
-"""Since when a step waits for others, and whether its time limit has passed."""
+"""Since when a weekly step waits for others, and whether its time limit has passed."""
 
 
 async def load_waits(session: Session) -> dict[tuple[str, str], StepWait]:
-    """(step, ISO week) → its wait."""
+    """(step, ISO week) → the step's wait."""
     waits = await session.run(
         "SELECT step, week, since, ended_at IS NOT NULL FROM step_waits"
     )
@@ -179,7 +185,7 @@ async def save_wait(
     week: str,
     wait: StepWait,
 ) -> None:
-    """Keep since when a step waits; once its limit has passed it stays so."""
+    """Store a step's wait; once its time limit has passed, that stays noted."""
     since, is_over = wait
     await session.run(
         """

@@ -1,4 +1,5 @@
-"""Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
+"""Withdrawals of cases and criteria: recorded, undone, kept out of later snapshots, and listed as the errata of frozen
+snapshots that hold them."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -22,12 +23,12 @@ _LOCK = 0x6D656572  # "meer": one number for every writer of this database's err
 
 
 def text_digest(criterion: str) -> str:
-    """What a criterion is known by in every revision of its case: the digest of its folded text."""
+    """The digest of a criterion's folded text, by which the criterion is known in every revision of its case."""
     return digest_text(fold(criterion))
 
 
 def without_criteria(rubric: Rubric, withdrawn: Collection[str]) -> Rubric:
-    """The rubric without the criteria whose text has one of these digests; ids stay, positions are closed up."""
+    """The rubric without the criteria whose `text_digest` is in `withdrawn`, then unproved; positions move up."""
     if not withdrawn:
         return rubric
     kept = [c for c in rubric.criteria if text_digest(c.criterion) not in withdrawn]
@@ -38,7 +39,7 @@ def without_criteria(rubric: Rubric, withdrawn: Collection[str]) -> Rubric:
 
 
 def too_thin(rubric: Rubric) -> str | None:
-    """What a rubric lacks to be one ("1 criterion", "no positive criterion"), or None when nothing."""
+    """Why a rubric is too thin ("1 criterion", "no criterion", "no positive criterion"); None if it is not."""
     if (n := len(rubric.criteria)) < MIN_CRITERIA:
         return "1 criterion" if n else "no criterion"
     return (
@@ -46,14 +47,15 @@ def too_thin(rubric: Rubric) -> str | None:
     )
 
 
-_STANDS = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
+# In this SQL `w` is the withdrawal. Whether it was not undone, and the last revision that has its criterion's text:
+_IN_FORCE = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
 _LAST_WITH = """(
     SELECT max(own.revision) FROM criteria AS was JOIN criteria AS own USING (case_id, criterion)
     WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
 )"""
-# Takes more texts to be the same than `text_digest` does, so that none is missed.
+# A looser folding than that of `text_digest`, so that no equal text is missed
 _FOLDED = r"lower(regexp_replace(normalize({0}.criterion, NFKC), '\s', '', 'g'))"
-# Whether a revision has the text of the withdrawn criterion `w`, or that text is gone.
+# Whether a revision has the text of the withdrawn criterion, or that text is gone
 _HAS_TEXT = f"""(NOT EXISTS (
     SELECT FROM criteria AS was
     WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
@@ -62,8 +64,8 @@ _HAS_TEXT = f"""(NOT EXISTS (
     WHERE was.case_id = w.case_id AND was.revision = w.revision AND was.criterion_id = w.criterion_id
         AND own.revision = {{0}} AND {_FOLDED.format("own")} = {_FOLDED.format("was")}
 ))"""
-# Whether the withdrawn criterion `w` may be in a revision. `new_revision` is NULL where
-# the latest revision had the criterion no longer: the last one that had it is then the bound.
+# Whether the withdrawn criterion may be in a revision. `new_revision` is NULL if the latest revision no longer had the
+# criterion: then the last revision that had it is the bound.
 _IN_REVISION = (
     f"({{0}} < w.new_revision OR w.new_revision IS NULL AND {{0}} <= {_LAST_WITH})"
     f" AND {_HAS_TEXT}"
@@ -71,10 +73,10 @@ _IN_REVISION = (
 
 
 def lost_since(case_id: str, revision: str) -> str:
-    """SQL: whether a criterion that stands withdrawn is in a case's revision; both arguments are SQL too."""
+    """SQL: whether a criterion whose withdrawal was not undone is in a case's revision; both arguments are SQL too."""
     return f"""EXISTS (
         SELECT FROM withdrawals AS w WHERE w.case_id = {case_id} AND w.criterion_id IS NOT NULL
-            AND {_STANDS} AND {_IN_REVISION.format(revision)}
+            AND {_IN_FORCE} AND {_IN_REVISION.format(revision)}
     )"""
 
 
@@ -92,7 +94,7 @@ def redacted_since(case_id: str, revision: str) -> str:
 _HOLDS = f"""
     SELECT EXISTS (
         SELECT FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
-        WHERE m.version = :version AND {_STANDS} AND (w.criterion_id IS NULL OR EXISTS (
+        WHERE m.version = :version AND {_IN_FORCE} AND (w.criterion_id IS NULL OR EXISTS (
             SELECT FROM criteria AS withdrawn JOIN criteria AS held USING (case_id, criterion)
             WHERE withdrawn.case_id = w.case_id AND withdrawn.revision = w.revision
                 AND withdrawn.criterion_id = w.criterion_id AND held.revision = m.revision
@@ -108,11 +110,11 @@ _HOLDS = f"""
 _CRITERIA = f"""
     SELECT criterion_digest, criterion FROM withdrawals AS w LEFT JOIN criteria AS c
         ON c.case_id = w.case_id AND c.revision = w.revision AND c.criterion_id = w.criterion_id
-    WHERE w.case_id = :case_id AND criterion_digest IS NOT NULL AND {_STANDS}
+    WHERE w.case_id = :case_id AND criterion_digest IS NOT NULL AND {_IN_FORCE}
 """
 _NOT_GIVEN_OUT = f"""
     SELECT DISTINCT version FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
-    WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_STANDS}
+    WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_IN_FORCE}
         AND (criterion_id IS NULL OR ({_IN_REVISION.format("m.revision")}))
 """
 _REASONS = f"""
@@ -120,7 +122,7 @@ _REASONS = f"""
         SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole, min(w.id) AS place
         FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
         WHERE (criterion_id IS NULL OR m.revision < new_revision AND {_HAS_TEXT.format("m.revision")})
-            AND {_STANDS} GROUP BY 1, 2, 3
+            AND {_IN_FORCE} GROUP BY 1, 2, 3
     )
     SELECT case_id, string_agg(reason, '; ' ORDER BY place) FROM stated
     WHERE is_whole OR NOT EXISTS (SELECT FROM stated AS whole WHERE whole.case_id = stated.case_id AND whole.is_whole)
@@ -140,8 +142,8 @@ _PLACES = """
 
 
 async def holds_withdrawn(session: Session, version: str) -> bool:
-    """Whether anything in a snapshot was withdrawn, redacted, rejected, held or disputed after its members were chosen:
-    nothing of that could be chosen."""
+    """Whether a snapshot has anything withdrawn, redacted, rejected, held or disputed, which can only have happened
+    after its members were chosen."""
     return bool(await session.value(_HOLDS, version=version))
 
 
@@ -157,9 +159,9 @@ async def was_redacted(session: Session, case_id: str, since: int) -> bool:
 
 
 async def withdrawn_criteria(session: Session, case_id: str) -> set[str]:
-    """The digests of the criteria that were withdrawn from a case.
+    """The text digests of the criteria that were withdrawn from a case.
 
-    Taken from their texts anew where those are there: a later release may fold otherwise.
+    They are made again of the texts that are still stored: this release may fold otherwise than the one that withdrew.
     """
     digests = set()
     for row in await session.records(_CRITERIA, case_id=case_id):
@@ -171,7 +173,7 @@ async def withdrawn_criteria(session: Session, case_id: str) -> set[str]:
 async def withdrawn_from(
     session: Session, case_id: str, criterion_id: str
 ) -> list[int]:
-    """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
+    """The revisions of a case from which a criterion of this id (`c3`) was withdrawn, in the order of withdrawals."""
     return await session.column(
         "SELECT revision FROM withdrawals WHERE case_id = :case_id AND criterion_id = :criterion_id ORDER BY id",
         case_id=case_id,
@@ -182,7 +184,10 @@ async def withdrawn_from(
 async def add_withdrawal(
     session: Session, row: WithdrawalRow, criterion: Criterion | None
 ) -> WithdrawalRow:
-    """Record a withdrawal; the session has locked the case's row and found none of its kind."""
+    """Record a withdrawal, of a criterion or (None) the case.
+
+    The caller must have locked the case's row and found no such withdrawal with `find_withdrawal`.
+    """
     if criterion is not None:
         row.criterion_id = criterion.id
         row.criterion_digest = text_digest(criterion.criterion)
@@ -201,7 +206,7 @@ async def add_withdrawal(
 
 
 async def must_not_be_given_out(session: Session) -> frozenset[str]:
-    """The frozen snapshots that show what was withdrawn as a takedown or for privacy."""
+    """The snapshots that show anything withdrawn as a takedown or for privacy."""
     return frozenset(await session.column(_NOT_GIVEN_OUT))
 
 
@@ -211,11 +216,11 @@ async def find_withdrawal(
     kind: WithdrawalKind,
     criterion_digest: str | None,
 ) -> WithdrawalRow | None:
-    """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
+    """The withdrawal of a kind of a case (no digest) or of its criterion that was not undone; None: there is none."""
     return await session.first(
         WithdrawalRow,
         f"""
-        AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_STANDS}
+        AS w WHERE case_id = :case_id AND kind = :kind AND criterion_digest IS NOT DISTINCT FROM :digest AND {_IN_FORCE}
         """,
         case_id=case_id,
         kind=kind,
@@ -231,11 +236,11 @@ async def reinstate(
     *,
     by: str | None,
 ) -> list[WithdrawalRow]:
-    """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
+    """Undo the withdrawals of a case (`criterion_id` None) or of its criterion (`c3`); return those undone now."""
     reinstated = await session.rows(
         WithdrawalRow,
         f"""
-        AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_STANDS} ORDER BY id
+        AS w WHERE case_id = :case_id AND criterion_id IS NOT DISTINCT FROM :criterion_id AND {_IN_FORCE} ORDER BY id
         """,
         case_id=case_id,
         criterion_id=criterion_id,
@@ -257,21 +262,20 @@ async def reinstate(
 
 
 async def reasons_for(session: Session, parent: str | None) -> dict[str, str]:
-    """Case id → the public reason, with its kind, of cases that were withdrawn or had a criterion withdrawn.
+    """Case id → "kind: public reason" of the withdrawal of the case, or else of its criteria.
 
-    Only of cases that the snapshot `parent` holds as they were before: a case that was revised again since has
-    another reason. A case's own withdrawal prevails over its criteria's.
+    Only for cases in the snapshot `parent`, and criteria that it still has there: a case that is revised for another
+    cause has another reason.
     """
     return await session.lookup(_REASONS, version=parent)
 
 
 async def load_errata(session: Session, *, public: bool = False) -> Errata:
-    """The errata as the database stands: of every withdrawal, which frozen snapshots hold what was withdrawn.
+    """The errata, from the database: for every withdrawal the frozen snapshots that show what was withdrawn.
 
-    Until the session's transaction ends nobody else gets them: the file is never set back. What is held out of a
-    snapshot is not named. A criterion is looked for by its text, so that a revision in which it has another id is
-    found, and one in which another criterion has its id is not. With `public`, snapshots that are not publishable
-    count as if there were none of them.
+    Until the transaction ends nobody else can load them, so that an older state is never written over a newer file. A
+    criterion is looked for by its text: a revision in which it has another id is found, and a revision in which another
+    criterion has its id is not. With `public`, snapshots that are not publishable are left out.
     """
     await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
     frozen = await session.column(

@@ -1,1 +1,1 @@
-"""The schema: its migrations, the checks that it is the model's, and who may do what in it."""
+"""The database's schema: its upgrades, the check that it is what the table classes say, and the roles' rights."""

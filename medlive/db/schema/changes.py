@@ -1,4 +1,4 @@
-"""What several migrations do, in one place."""
+"""Helpers for migrations: replace a CHECK or the values that it lists, and add a column with a default."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,13 +14,13 @@ def know(table: str, name: str, values: Iterable[str]) -> None:
 
 
 def know_reasons(reasons: str) -> None:
-    """Let decisions and holds have these reasons, which spaces part."""
+    """Let `reason` of curations and of holds have these values, given in one text with spaces between them."""
     for table in ("curations", "holds"):
         know(table, "reason", reasons.split())
 
 
 def replace_check(table: str, name: str, condition: str) -> None:
-    """Put another condition in the place of a CHECK's."""
+    """Give a table's CHECK another condition; `name` without the prefix `ck_TABLE_`."""
     check = op.f(f"ck_{table}_{name}")
     op.drop_constraint(check, table)
     op.create_check_constraint(check, table, condition)
@@ -29,7 +29,7 @@ def replace_check(table: str, name: str, condition: str) -> None:
 def add(
     table: str, name: str, kind: sa.types.TypeEngine[Any], default: str, comment: str
 ) -> None:
-    """Add a column that earlier rows have the default in."""
+    """Add a column; rows that exist get the default."""
     column = sa.Column(
         name, kind, nullable=False, server_default=default, comment=comment
     )

@@ -1,4 +1,4 @@
-"""Whether a database's schema is what this program expects, both as PostgreSQL describes them."""
+"""`find_differences`: where a database's schema differs from the table classes, both as PostgreSQL describes them."""
 
 from sqlalchemy import Connection, text
 
@@ -13,10 +13,10 @@ from .migrate import (
 )
 from .rights import IMMUTABLE
 
-_OF_SNAPSHOTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
+_SNAPSHOT_PARTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
 _TRIGGERS = {
     **dict.fromkeys(IMMUTABLE, ("immutable", "not_truncated")),
-    **dict.fromkeys(_OF_SNAPSHOTS, ("frozen", "not_truncated", "added")),
+    **dict.fromkeys(_SNAPSHOT_PARTS, ("frozen", "not_truncated", "added")),
     "snapshots": ("frozen", "not_truncated"),
     "takedowns": ("noted", "kept", "not_truncated"),
     "disputes": ("closed", "kept", "not_truncated"),
@@ -27,7 +27,7 @@ _TRIGGERS = {
     "cases": ("stand", "moved"),
     "filter_results": ("stand",),
 }
-"""Table → the triggers that it must have, without their prefix."""
+"""Table → the triggers that it must have, named without the prefix `TABLE_`."""
 _DEFINITIONS = text("""
     WITH tables AS (
         SELECT oid, relname FROM pg_class WHERE relnamespace = to_regnamespace(:schema) AND relkind = 'r'
@@ -49,12 +49,12 @@ _DEFINITIONS = text("""
         FROM tables JOIN pg_indexes ON schemaname = :schema AND tablename = relname
     ) AS made
 """)
-"""What a schema is made of, without its name."""
+"""The tables, columns, constraints and indexes of a schema, each with its definition without the schema's name."""
 _TRIGGERS_PRESENT = text("""
     SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
     WHERE c.relnamespace = to_regnamespace(current_schema()) AND NOT t.tgisinternal AND t.tgenabled <> 'D'
 """)
-_ASIDE = "medlive_expected"
+_ASIDE = "medlive_expected"  # The schema for the model's tables
 
 
 def find_differences(url: str) -> list[str]:
@@ -86,8 +86,8 @@ def find_differences(url: str) -> list[str]:
 def _differing_definitions(connection: Connection) -> list[str]:
     """Tables, columns, constraints and indexes that differ from the model's, a line each.
 
-    The model's tables are made aside and PostgreSQL is asked for both, so that its own spelling is compared with its
-    own spelling; then they are undone.
+    The model's tables are made in a schema of their own, PostgreSQL is asked for the definitions in both schemas, so
+    that both are in its spelling, and the new schema is rolled back.
     """
     own = str(connection.scalar(text("SELECT current_schema()")))
     try:
@@ -111,6 +111,6 @@ def _differing_definitions(connection: Connection) -> list[str]:
 def _definitions(
     connection: Connection, schema: str
 ) -> dict[tuple[str, str, str], str]:
-    """(Table, kind, name) → what it is."""
+    """(Table, kind, name) → definition, of everything in a schema."""
     rows = connection.execute(_DEFINITIONS, {"schema": schema})
     return {tuple(key): definition for *key, definition in rows}

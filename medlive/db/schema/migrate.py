@@ -1,9 +1,10 @@
-"""Which state of the schema a database is in and which this program knows; upgrades, by one process at a time; roles.
+"""Upgrades of the schema, by one process at a time: `prepare` for every command, `upgrade`, `read_plan`; and `grant`,
+which makes the roles.
 
-Two things have states: medlive's own tables, by Alembic's revision, and the job queue's, by the name of the last of
-Procrastinate's packaged migrations. Alembic's migrations are in `migrations/`; of Procrastinate's tables the whole
-schema is applied once, and then each of its migrations. Neither is imported before there is something to upgrade,
-since every command asks.
+Two groups of tables have a state: medlive's own, by Alembic's revision, and the job queue's, by the name of the last
+applied migration in Procrastinate's package. Alembic's migrations are in `migrations/`. Of Procrastinate the whole
+schema is applied once, and then each of its migrations. Neither library is imported before there is something to
+upgrade, since every command asks.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ from .rights import (
 _LOCK = {"key": 0x6D65646C}  # "medl"
 _WAIT_FOR_OTHERS = "SET lock_timeout = '5min'"
 LOCK_TIMEOUT = "5s"
-"""How long a migration waits for a lock: meanwhile whoever wants the table waits behind it."""
+"""How long a migration waits for a lock: meanwhile everybody who wants the table waits behind it."""
 _NOTE_QUEUE = text("""
     INSERT INTO components (name, migration) VALUES ('procrastinate', :migration)
     ON CONFLICT (name) DO UPDATE SET migration = excluded.migration
@@ -45,8 +46,7 @@ _NOTE_QUEUE = text("""
 def upgrade(url: str) -> bool:
     """Bring the schema to its newest state; return whether anything had to be done.
 
-    One process at a time does it; another waits up to five minutes for it. Roles that have rights get those of
-    this version.
+    One process at a time does it; another waits up to five minutes for it. Roles that have rights get this version's.
 
     Raises:
         SchemaUnsuitable: if the schema is newer than this program, or older and this user may not upgrade it.
@@ -75,7 +75,7 @@ def upgrade(url: str) -> bool:
 
 
 def prepare(url: str) -> None:
-    """Give an empty database its tables; one that is in use is upgraded by `medlive db upgrade` alone.
+    """Give an empty database its tables; a database in use is upgraded by `medlive db upgrade` alone.
 
     Raises:
         SchemaUnsuitable: where the schema is older than this program, or newer.
@@ -85,7 +85,7 @@ def prepare(url: str) -> None:
         if is_newest(connection):
             return
         revision = read_revision(connection)
-        # The queue's tables come last: without them nothing is in use yet, and others may be at it.
+        # The queue's tables come last: without them nothing is in use yet, and another process may be making them.
         is_in_use = read_queue_revision(connection) is not None
     if is_in_use:
         check_known(revision)
@@ -112,7 +112,7 @@ def upgrade_own_tables(connection: Connection, to: str = "head") -> None:
 def upgrade_queue(connection: Connection) -> None:
     """Run Procrastinate's scripts, each in a transaction: a value that one adds to an enum can be used after it."""
     for name, script in pending_queue_scripts(connection).items():
-        # Many statements at once, in which a percent sign is one
+        # A script has many statements, and its percent signs are no placeholders.
         raw = connection.execution_options(no_parameters=True)
         raw.exec_driver_sql(script.read_text(encoding="utf-8"))
         connection.execution_options(no_parameters=False)
@@ -125,7 +125,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 @contextmanager
 def connect(url: str) -> Iterator[Connection]:
-    """A connection outside the pool. Raises DatabaseUnavailable, also for a lock that was not to be had."""
+    """A synchronous connection outside the pool. Raises DatabaseUnavailable, also after waiting too long for a lock."""
     parsed = connection_url(url)
     engine = create_engine(parsed, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS)
     try:
@@ -153,7 +153,7 @@ def migrations_folder() -> Path:
 
 
 def known_revisions() -> set[str]:
-    """Every revision that this program knows; a migration's file begins with its own."""
+    """Every revision that this program knows; a migration's file name begins with its revision."""
     files = (migrations_folder() / "versions").glob("[0-9]*_*.py")
     return {file.name.partition("_")[0] for file in files}
 
@@ -197,7 +197,7 @@ def queue_head() -> str:
 
 
 def pending_queue_scripts(connection: Connection) -> dict[str, Path]:
-    """Procrastinate's scripts that are still to be run, by the migration that each one reaches."""
+    """Migration → Procrastinate's script that is still to be run to reach it, in order."""
     applied = read_queue_revision(connection)
     if applied is None:
         return {queue_head(): _queue_folder() / "schema.sql"}
@@ -206,6 +206,7 @@ def pending_queue_scripts(connection: Connection) -> dict[str, Path]:
 
 
 def _queue_migrations() -> dict[str, Path]:
+    """The installed Procrastinate's migrations: name → script, in order."""
     scripts = sorted((_queue_folder() / "migrations").glob("*.sql"))
     return {script.name: script for script in scripts}
 
@@ -228,7 +229,7 @@ class Plan(NamedTuple):
 
     revision: str | None  # Of the database; None: it is empty
     head: str  # Of the program
-    migrations: list[tuple[str, str]]  # Each with what it does
+    migrations: list[tuple[str, str]]  # Each one's name, and what it does
     bytes: int  # Of the database
 
 

@@ -1,7 +1,7 @@
-"""What each database role may do, as `docs/builders/database-rights.md` lists it; the catalogue must say the same.
+"""The rights of the database's roles, as `docs/builders/database-rights.md` lists them; `replace_rights` grants them.
 
-`SELECT` is given on every table, also on one that a later migration adds, but for accounts, which the worker must
-not read. All else is listed here by table, and by column where rows are changed in a few columns only.
+`SELECT` is given on every table, also on one that a later migration adds, except the accounts' tables to the worker.
+All else is listed here by table, and by column where rows are changed in a few columns only.
 
 The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
 `medlive_web` reads, and writes what people do on pages: accounts, acts on cases and threads, studies. Neither owns a
@@ -43,7 +43,7 @@ IMMUTABLE = (
 """Tables whose rows are only ever added; triggers refuse the rest."""
 _ADDED = "INSERT"
 _LOCKED = "UPDATE (id)"
-"""To lock a row takes the right to change a column; the trigger refuses the change."""
+"""Locking a row needs the right to change a column; a trigger refuses the change."""
 _LOG = 'INSERT (at, "by", action, subject, reason, details)'
 """The database assigns an entry's number, salt and digests."""
 _STATUS = "UPDATE (status, status_reason)"
@@ -135,7 +135,7 @@ _WORKER = (
 _TABLES = {WEB: _WEB, WORKER: _WORKER}
 _UNREAD = {WEB: (), WORKER: ("accounts", "account_sessions", "sign_in_attempts")}
 _SEQUENCES = ("procrastinate_jobs_id_seq", "procrastinate_events_id_seq")
-"""Of columns whose default names a sequence; identity columns need no right, and nobody can skip their numbers."""
+"""Sequences that a column's default names; identity columns need no right, and nobody can skip their numbers."""
 _CALLED = (
     # By triggers
     "medlive_canonical",
@@ -168,7 +168,7 @@ _LARGE_OBJECTS = text(
     "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace"
     r" AND (proname LIKE 'lo\_%' OR proname IN ('loread', 'lowrite')) AND pg_has_role(proowner, 'USAGE')"
 )
-"""Functions by which everybody may store what no table shows, where the owner of the tables may close them."""
+"""Functions by which anybody could store data that no table shows, as far as this user may revoke them."""
 _OWN_DATABASE = text(
     "SELECT quote_ident(datname) FROM pg_database WHERE datname = current_database() AND pg_has_role(datdba, 'USAGE')"
 )
@@ -186,7 +186,7 @@ def expected_rights(tables: set[str]) -> dict[str, dict[str, str]]:
 
 
 def replace_rights(connection: Connection, role: str) -> None:
-    """Give a role the rights that are listed here in place of all that it has in the schema."""
+    """Give a role the rights that are listed here, in place of all rights that it has in the schema."""
     schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
     connection.exec_driver_sql(f"REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC, {role}")
     for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
@@ -208,7 +208,7 @@ def replace_rights(connection: Connection, role: str) -> None:
 
 
 def close_database(connection: Connection) -> None:
-    """Take from everybody large objects and temporary tables, of which the worker needs one to freeze."""
+    """Revoke large objects and temporary tables from everybody; the worker keeps temporary tables, to freeze."""
     for function in connection.scalars(_LARGE_OBJECTS).all():
         statement = f"REVOKE ALL ON FUNCTION pg_catalog.{function} FROM PUBLIC"
         connection.exec_driver_sql(statement)
@@ -218,7 +218,7 @@ def close_database(connection: Connection) -> None:
 
 
 def renew_rights(connection: Connection) -> None:
-    """Replace the rights of those roles that have any in the schema: what a migration made narrower must be so."""
+    """Replace the rights of the roles that have any in the schema, so that rights this version no longer gives end."""
     for role in (WEB, WORKER):
         if connection.scalar(_HAS_RIGHTS, {"role": role}):
             replace_rights(connection, role)

@@ -1,4 +1,4 @@
-"""What every table is made of: the registry, and columns whose type says what may stand in them."""
+"""What table classes are made of: `Base`, their registry, and functions that make columns, keys and CHECKs."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -74,6 +74,7 @@ class Base(DeclarativeBase):
     }
 
     def __init_subclass__(cls, **options: Any) -> None:
+        """Add the CHECKs of annotated columns, and the docstring as the table's comment."""
         typed: list[CheckConstraint] = []
         for name, annotation in inspect.get_annotations(cls).items():
             column = vars(cls)[name].column.name or name
@@ -115,8 +116,8 @@ def key_column(
 _Text = Callable[..., Mapped[str]]
 _Whole = Callable[..., Mapped[int]]
 _required = partial(column, nullable=False)
-# `column` and `key_column` of the usual kinds. What is optional may be NULL; a further argument may be more exact, such
-# as `type_=SmallInteger`.
+# `column` and `key_column` of the usual types; only the `optional_` ones may be NULL. Arguments can override the type,
+# such as `type_=SmallInteger`.
 text_key: _Text = partial(key_column, type_=Text)
 text_column: _Text = partial(_required, type_=Text)
 optional_text: Callable[..., Mapped[str | None]] = partial(column, type_=Text)
@@ -149,7 +150,7 @@ def now_column(comment: str) -> Mapped[datetime]:
 
 
 def checks(*others: Any, **conditions: str) -> tuple[Any, ...]:
-    """A table's CHECKs by their names, and what else it has: keys and indexes."""
+    """The value of `__table_args__`: keys and indexes (`others`), and CHECKs, name=condition."""
     named = conditions.items()
     own = (CheckConstraint(condition, name=name) for name, condition in named)
     return (*others, *own)

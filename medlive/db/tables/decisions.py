@@ -131,6 +131,7 @@ class ReplyRow(Base):
     created_at = now_column("When it was stored")
 
 
+# The reasons of failed attempts, and what a kept or held decision must fulfil
 _FAILURES = (
     "('endpoint_unavailable', 'invalid_reply', 'refused', 'truncated', 'budget_spent')"
 )
@@ -259,7 +260,7 @@ CURATION = "The curation"
 
 
 def curation_key() -> Mapped[int]:
-    """The key of a curation's part, or its beginning."""
+    """The column `curation_id` of the primary key of a curation's parts; mostly others follow."""
     return key_column(CURATION, ForeignKey("curations.id"))
 
 

@@ -41,11 +41,11 @@ from .base import (
 )
 
 SourceKind = Literal["site", "file"]
-"""How threads of a source reach us."""
+"""How a source's threads reach us: harvested from its site, or imported from files only."""
 
 
 class RunOutcome(StrEnum):
-    """How a run stands or ended."""
+    """Whether a run is running, or how it ended."""
 
     RUNNING = "running"
     DONE = "done"
@@ -53,6 +53,7 @@ class RunOutcome(StrEnum):
     FAILED = "failed"
 
 
+# CHECKs of tables of runs
 RUN_ENDS = "(outcome = 'running') = (finished_at IS NULL)"
 PROBLEM_IS_TOLD = "outcome <> 'failed' OR problem IS NOT NULL"
 
@@ -298,7 +299,7 @@ class FrontierRow(Base):
 
 
 def run_key() -> Mapped[int]:
-    """The key of what a run saw, or its beginning."""
+    """The column `run_id` of the primary key of what a run saw; mostly others follow."""
     return key_column("The run", ForeignKey("harvest_runs.id"))
 
 

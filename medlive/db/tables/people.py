@@ -38,11 +38,9 @@ from .base import (
 
 
 class Act(StrEnum):
-    """What somebody did."""
+    """What a person did, as the audit log names it."""
 
-    CONFIRM = (
-        "confirm"  # No longer made, as CURATE_AGAIN; the log of an instance may hold it
-    )
+    CONFIRM = "confirm"  # No longer made, nor is CURATE_AGAIN; older logs have both
     APPROVE = "approve"
     REJECT = "reject"
     DROP_ELEMENT = "drop_element"
@@ -107,7 +105,7 @@ class AuditLogRow(Base):
     )
 
     def expected_digest(self) -> str:
-        """The digest of everything else in the row; a reason counts by its own digest, which outlives it."""
+        """The digest of everything else in the row; a reason counts by its own digest, which a takedown keeps."""
         values = as_dict(self) | {
             "at": self.at.astimezone(UTC).isoformat(),
             "action": self.action.value,
@@ -119,7 +117,7 @@ class AuditLogRow(Base):
 
     @property
     def erased(self) -> set[int]:
-        """The entries whose reasons a takedown says that it erased."""
+        """The numbers of the entries whose reasons this entry, a takedown's, says were erased."""
         numbers = self.details.get("erased")
         return (
             {n for n in numbers if isinstance(n, int)}
@@ -142,7 +140,7 @@ class StudyKind(StrEnum):
 
 
 class Stratum(StrEnum):
-    """By what a study's sample is drawn in equal numbers."""
+    """The property of cases by whose values a study's sample is drawn in equal numbers."""
 
     NONE = "none"
     LANGUAGE = "language"
@@ -151,11 +149,11 @@ class Stratum(StrEnum):
 
 
 Blinding = Literal["blind", "after_report", "open", "unrecorded"]
-"""Whether raters of a grader check could read its verdicts in a report that this site shows.
+"""Whether raters of a grader check could read the grader's verdicts in a report that this site shows.
 
-There was no report before: one is withheld while the study is open (`blind`). There was one before: it is withheld
-since (`after_report`), or it stays, as an admin chose (`open`). The study was begun before this was kept
-(`unrecorded`).
+`blind`: no report was shown before, and none is while the study is open. `after_report`: one was shown before, and is
+withheld now. `open`: one was shown before and stays, as an admin chose. `unrecorded`: the study is from before this was
+recorded.
 """
 
 

@@ -148,7 +148,7 @@ class CaseRevisionRow(Base):
     created_at = now_column("When this content was made")
 
 
-_KEY = ("case_revisions", "case_id", "revision")
+_KEY = ("case_revisions", "case_id", "revision")  # For `refers_to` a case's revision
 
 
 class CriterionRow(Base):
@@ -239,7 +239,7 @@ class SnapshotRow(Base):
 
 
 def snapshot_key() -> Mapped[str]:
-    """The beginning of the key of what is in a snapshot."""
+    """The first column of the primary key of a snapshot's parts."""
     return key_column("The snapshot", ForeignKey("snapshots.version"))
 
 
@@ -364,7 +364,7 @@ class PipelineRunRow(Base):
     log = list_column(
         "The last lines that it logged, without secrets", server_default="[]"
     )
-    failed = partial = False
+    failed = partial = False  # No columns: `recorded_run` sets the outcome by them
 
 
 class CircuitRow(Base):

@@ -1,5 +1,5 @@
-"""Tables of the work as it goes on: workers, failed jobs, open problems and messages, weeks, where each thread stands
-(kept by triggers), and the literature services."""
+"""Tables of the work in progress: workers, failed jobs, open problems and messages, weeks, each thread's stage and
+outcome (written by triggers), and the literature services."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -34,8 +34,8 @@ from .base import (
 WorkerState = Literal["working", "waiting", "stopping"]
 """What a worker does now.
 
-`working`: it takes jobs of all its queues. `waiting`: it takes no jobs of some of its queues, for a reason, and goes on
-by itself. `stopping`: it takes no more jobs and ends those that it has.
+`working`: it takes jobs of all its queues. `waiting`: it takes no jobs of some of its queues until a reason has passed.
+`stopping`: it takes no more jobs and ends the jobs that it has.
 """
 
 
@@ -104,11 +104,11 @@ class OpenProblemRow(Base):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from other problems."""
+        """(code, subject), by which a problem is known."""
         return self.code, self.subject
 
     def is_acknowledged(self, moment: datetime) -> bool:
-        """Whether somebody has taken it on, for as long as they said."""
+        """Whether somebody has taken it on, for a time that has not passed at `moment`."""
         until = self.acknowledged_until
         return self.acknowledged_at is not None and (until is None or moment < until)
 

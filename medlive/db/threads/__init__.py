@@ -1,1 +1,1 @@
-"""Threads and their revisions, identifiers, near-duplicate bands, and their erasure."""
+"""Threads with their revisions and identifiers, the bands that find near-duplicates, and takedowns, which erase."""

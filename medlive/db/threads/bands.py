@@ -1,8 +1,8 @@
-"""MinHash bands of accepted threads: saved with the verdicts, and asked which threads a text may repeat.
+"""MinHash bands of accepted threads, by which the filters find near-duplicates: `save_bands`, `find_candidates`.
 
-A band's row says that some accepted revision of a thread has it. Rows are only added: which revision counts is the
-filter results' business, so that chains share the bands, and a band that an edited thread has lost costs one
-comparison. A look-up reads a bounded number of rows, however many threads there are.
+A band is known by its key, a hash. A row says that some accepted revision of a thread has the band. Rows are only
+added: filter results say which revision counts, so that filter chains share the bands, and a band that an edited thread
+has lost costs one comparison. A look-up reads a bounded number of rows, however many threads there are.
 """
 
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from medlive.db.mapping import Record, int_array
 from medlive.db.session import Session
 
 NEWEST = 64
-"""Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
-for it. What repeats a text shares its other bands too."""
+"""At most this many rows of a band are read, its newest threads. A band that more threads share is boilerplate and
+tells little, and a thread that repeats a text shares its other bands too."""
 CANDIDATES = 32
-"""Threads that one text is compared with: those that share the most and the rarest bands with it."""
+"""A text is compared with at most this many threads: those that share the most and the rarest bands with it."""
 _LOCK = 0x6D656464  # "medd": one number for every filter run of this database
 
-# One statement's text whatever the number of rows.
+# Arrays: the statement's text is the same for any number of rows.
 _SAVE = """
     INSERT INTO bands (key, thread_id)
     SELECT * FROM unnest(CAST(:keys AS bigint[]), CAST(:threads AS int[])) ON CONFLICT DO NOTHING
 """
-# The result is asked for as a value: with EXISTS the planner may read every result first.
+# `result.passed` is read as a value: with EXISTS the planner may read every filter result first.
 _CANDIDATES = """
     WITH met AS MATERIALIZED (
         SELECT asked.place, found.thread_id, 1.0 / count(*) OVER (PARTITION BY asked.place, asked.key) AS weight
@@ -52,10 +52,10 @@ _CANDIDATES = """
 
 
 async def take_turn(session: Session) -> None:
-    """Wait until no other transaction judges duplicates, and keep the others out until this one ends.
+    """Wait until no other transaction judges duplicates, and keep others out until this one ends.
 
-    Two runs that judged at once could each accept one half of a pair. Take it before reading what waits: then the
-    other's verdicts are seen.
+    Two filter runs at once could each accept one thread of a pair. Call it before reading which threads wait, so that
+    the other run's verdicts are seen.
     """
     await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
 
@@ -63,7 +63,7 @@ async def take_turn(session: Session) -> None:
 async def save_bands(
     session: Session, bands: Sequence[tuple[int, Sequence[int]]]
 ) -> None:
-    """Add the bands of accepted texts: pairs of thread's number and keys. What is held already stays."""
+    """Add the bands of accepted texts: pairs of thread's number and keys. Rows that exist stay."""
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
         keys, threads = map(int_array, zip(*rows, strict=True))
@@ -73,8 +73,11 @@ async def save_bands(
 async def find_candidates(
     session: Session, chain_digest: str, texts: Sequence[Sequence[int]]
 ) -> Sequence[Record]:
-    """The threads that any of these texts, each given by its keys, may repeat (thread_pk), with the latest revision
-    that this filter chain accepted (revision_pk). One statement; at most CANDIDATES a text."""
+    """The threads that any of these texts may repeat, at most CANDIDATES a text.
+
+    Each text is given by its keys. Each thread has thread_pk, and revision_pk (its latest revision that this filter
+    chain accepted).
+    """
     rows = [(place, key) for place, keys in enumerate(texts) for key in keys]
     if not rows:
         return []
@@ -92,10 +95,10 @@ async def find_candidates(
 
 
 async def begin_scheme(session: Session, scheme: str) -> bool:
-    """Have all bands in this scheme; whether the caller has to add those of every accepted thread.
+    """Note that bands are made by this scheme; return whether the caller must add the bands of all accepted threads.
 
-    If so, the bands of another scheme, which are never found again, are removed, and this one counts as filled once the
-    transaction ends: add them in it. Call `take_turn` first.
+    If so, the bands of another scheme, which are of no use any more, are removed. Add the new bands in this
+    transaction: once it ends, they count as complete. Call `take_turn` first.
     """
     finished = "SELECT finished_at FROM band_schemes WHERE scheme = :scheme"
     if await session.value(finished, scheme=scheme):
@@ -112,7 +115,7 @@ async def begin_scheme(session: Session, scheme: str) -> bool:
 async def accepted_revisions(
     session: Session, *, after: int, limit: int
 ) -> Sequence[Record]:
-    """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk and
+    """The next `limit` revisions, numbered above `after`, that any filter chain accepted, oldest first: thread_pk and
     revision_pk."""
     return await session.records(
         """

@@ -1,7 +1,7 @@
-"""Takedowns: a thread's erasure from the tables, of everything that holds its words, its author or its address.
+"""Takedowns: `erase_thread` removes a thread's words, author and address from all tables; a row in `takedowns` stays.
 
-What may not change lets go of these rows alone, and in this transaction alone (docs/builders/decisions/0006). What a
-frozen snapshot holds stays, and with it empty rows of the decision and the revision that it came from.
+Triggers let immutable rows be erased only for this thread and in this transaction (docs/builders/decisions/0006). What
+a frozen snapshot holds stays, and with it emptied rows of the decision and the revision that it came from.
 """
 
 import json
@@ -26,12 +26,12 @@ from medlive.threads.model import Thread
 from .bands import take_turn
 
 TAKEN_DOWN = "taken_down"
-"""Why a thread is passed over, and a case kept out."""
+"""The reason why a thread is passed over, and a case kept out."""
 _LOCK = 0x6D656474  # "medt": one number for every takedown of this database
 
 _TELLING = 30
-"""Bytes of UTF-8 from which on words that two texts share are no accident."""
-_WITHHELD = "(taken down)"
+"""A text with at least this many bytes of UTF-8 is not in two texts by accident."""
+_WITHHELD = "(taken down)"  # Put in place of erased text
 
 _REVISIONS = "SELECT id FROM thread_revisions WHERE thread_id = :pk"
 _CURATIONS = f"SELECT id FROM curations WHERE revision_id IN ({_REVISIONS})"
@@ -58,8 +58,8 @@ _PARTS = (
     "agent_calls",
 )
 """The tables of a curation's parts."""
-# Table → the statement that erases a thread from it, children before parents, or that empties what has to stay
-# (`…_emptied`, `cases_withdrawn`). `:pk` is the thread's number, NULL where there is none.
+# Table → the statement that erases a thread from it, children before parents, or that empties rows that have to stay
+# (`…_emptied`, `cases_withdrawn`). `:pk` is the thread's number, NULL if it never became a thread here.
 _ERASURES = {
     "snapshot_members": f"""
         DELETE FROM snapshot_members WHERE case_id IN ({_CASES})
@@ -119,12 +119,12 @@ _ERASURES = {
         AND NOT EXISTS (SELECT FROM thread_revisions WHERE thread_id = :pk)
     """,
     "threads_emptied": "UPDATE threads SET url = '' WHERE id = :pk",
-    # After the calls that rest on them.
+    # After the calls that refer to them.
     "replies": """
         DELETE FROM replies AS reply WHERE request_digest = ANY (:digests)
         AND NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)
     """,
-    # What is found by the thread's name, whether or not it ever became a thread here.
+    # Found by the thread's source and id, whether or not it ever became a thread here.
     "fetches": "DELETE FROM fetches WHERE source = :source AND thread_id = :thread_id",
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
     "import_problems": f"""
@@ -139,7 +139,7 @@ _ERASURES = {
 _MENTION = (
     "UPDATE {0} SET {1} = replace({1}, :url, :withheld) WHERE position(:url in {1}) > 0"
 )
-# Messages of a run or a quarantine name the page they are about, and are kept and sent as others' reasons.
+# Problems of runs and quarantines name the page they are about, and other rows repeat them: the address is replaced.
 _MENTIONS = {
     "harvest_runs": _MENTION.format("harvest_runs", "problem"),
     "sources": _MENTION.format("sources", "quarantine_reason"),
@@ -160,13 +160,13 @@ _OWN_REPLIES = f"""
     SELECT DISTINCT reply_digest FROM agent_calls
     WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})
 """
-# A job with a case's id has a revision of the case.
+# A job's `revision` is a thread's, or with `case_id` the case's.
 _OF_THREAD = f"""
     CASE WHEN args ->> 'case_id' IS NULL THEN CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})
     ELSE args ->> 'case_id' IN ({_CASES}) END
 """
 _JOBS = f"DELETE FROM procrastinate_jobs WHERE status = 'todo' AND {_OF_THREAD}"
-# Written again, so that the transaction may erase; the first reason and moment stay.
+# A known takedown is written again, so that triggers let this transaction erase; the first reason and moment stay.
 _TAKE_DOWN = """
     INSERT INTO takedowns AS known (source, thread_id, reason) VALUES (:source, :thread_id, :reason)
     ON CONFLICT (source, thread_id) DO UPDATE SET counts = known.counts, lifted_at = NULL
@@ -182,7 +182,7 @@ _UNDER_WAY = f"""
 async def find_takedown(
     session: Session, source: str, thread_id: str
 ) -> TakedownRow | None:
-    """What is left of a thread that was erased; None when it was not taken down, or may come back."""
+    """The row of a thread's takedown; None if it was not taken down, or may come back."""
     row = await session.get(TakedownRow, (source, thread_id))
     return row if row is not None and row.lifted_at is None else None
 
@@ -190,7 +190,7 @@ async def find_takedown(
 async def lift_takedown(
     session: Session, source: str, thread_id: str, reason: str, *, by: str | None
 ) -> None:
-    """Let a later harvest bring a thread back. Raises CheckFailed for one that is not taken down."""
+    """Let a later harvest bring a thread back. Raises CheckFailed if the thread is not taken down."""
     await no_takedown(session)
     takedown = await find_takedown(session, source, thread_id)
     if takedown is None:
@@ -205,7 +205,7 @@ async def lift_takedown(
 async def taken_down_ids(
     session: Session, source: str, thread_ids: Sequence[str]
 ) -> set[str]:
-    """Those of a source's threads that were taken down."""
+    """The ids, of these threads of a source, that were taken down and must not come back."""
     taken_down = await session.column(
         "SELECT thread_id FROM takedowns WHERE source = :source AND thread_id = ANY (:ids) AND lifted_at IS NULL",
         source=source,
@@ -218,10 +218,10 @@ async def keep_out(
     session: Session,
     threads: Iterable[Thread],
 ) -> set[tuple[str, str]]:
-    """(source, thread's id) of those threads that were taken down and must not be saved.
+    """(source, thread id) of those of the threads that were taken down and must not be saved.
 
-    Until the session's transaction ends no other thread is taken down: a takedown sees what is saved now, or is
-    seen here.
+    Until the transaction ends no other thread can be taken down, so that every takedown is either seen here or sees
+    what is saved now.
     """
     keys = [
         {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
@@ -246,8 +246,8 @@ async def no_takedown(session: Session) -> None:
 async def traces_of(
     session: Session, source: str, thread_id: str
 ) -> tuple[set[str], set[str]]:
-    """The addresses and the titles that a thread has had here, by which pages of its source show it; both empty
-    when nothing is known of it."""
+    """The addresses and the titles that a thread has had here, by which it is found in other pages of its source; both
+    empty if nothing is known of it."""
     named = {"source": source, "thread_id": thread_id}
     urls = await session.column(
         """
@@ -294,25 +294,25 @@ async def erase_thread(
     showing: Sequence[int] = (),
     by: str | None = None,
 ) -> Counter[str]:
-    """Erase a thread and leave its takedown; table → rows, `replies_shared` those kept for other threads.
+    """Erase a thread and leave its takedown; return table → rows erased, and `replies_shared`, kept for other threads.
 
-    `texts`: its messages, raw and as engines saw them, by which replies are found that no decision rests on yet;
-    `showing`: fetches of other pages that show it, whose bytes go as well. The files that hold any of its bytes
-    are marked unswept. Doing it again is harmless. Raises CheckFailed while a living worker (its heartbeat is not
-    older than STALLED_AFTER_S) curates the thread: what it stores next would not be found.
+    `texts` are its messages, raw and as engines saw them, by which replies are found that no decision refers to;
+    `showing` are fetches of other pages that show it, whose bytes go as well. The archives with any of its bytes are
+    marked unswept. Doing it again is harmless. Raises CheckFailed while a live worker (its heartbeat is not older than
+    STALLED_AFTER_S) curates the thread: what it stores next would not be found.
     """
-    # Neither filters nor imports have its rows in hand meanwhile.
+    # Until the transaction ends no filters run,
     await take_turn(session)
-    # Nobody saves threads until the session's transaction ends.
+    # and no threads are saved.
     await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
     named = {"source": source, "thread_id": thread_id}
     pk = await session.value(
         "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE",
         **named,
     )
-    # Whoever stores a decision about a revision has locked it.
+    # A process that stores a decision about a revision has locked it.
     await session.run(f"{_REVISIONS} FOR UPDATE", pk=pk)
-    # First no worker can take it up any more, then none has it.
+    # First remove its waiting jobs, so that no worker can begin one; then check that no worker is at one.
     counts: Counter[str] = Counter()
     await _erase(session, counts, {"jobs": _JOBS}, pk=pk)
     if await session.value(_UNDER_WAY, pk=pk, alive_s=STALLED_AFTER_S):
@@ -332,7 +332,7 @@ async def erase_thread(
         ids=ids,
     )
     digests = set(await session.column(_OWN_REPLIES, pk=pk))
-    # A case that was edited is proved and read again without a decision.
+    # An edited case is proved and read again without a decision: replies are found by its texts.
     of_case = await session.column(
         f"""
         SELECT unnest(ARRAY[narrative, query, advice]) FROM case_revisions WHERE case_id IN ({_CASES})
@@ -357,7 +357,7 @@ async def erase_thread(
         quoted_sources=_spellings(source),
     )
     counts["replies_shared"] += len(digests) - counts["replies"]
-    # An import's address may be any word, such as "null", which also stands in text that mentions no address.
+    # An imported thread's address may be any word, such as "null", which other texts have by chance.
     for url in sorted(url for url in urls if "://" in url):
         await _erase(
             session,
@@ -385,16 +385,17 @@ async def _erase(
     statements: Mapping[str, str],
     **values: Any,
 ) -> None:
-    """Run each statement, and add its rows to the counts."""
+    """Run each statement, and add the number of its rows to `counts`."""
     for name, sql in statements.items():
         erased = await session.run(sql.format(name), **values)
         counts[name] += erased.rowcount  # type: ignore[attr-defined]
 
 
 async def _loose_replies(session: Session, texts: Collection[str]) -> set[str]:
-    """Replies that no decision rests on and whose request was made of these texts, of an attempt that was cut off.
+    """Digests of replies that no decision refers to and whose request was made of these texts, in an attempt that was
+    broken off.
 
-    What the Screener made of the texts is asked about in later requests, so it is looked for as well.
+    Later requests ask about the Screener's reply to the texts, so that requests made of this reply count too.
     """
     if not texts:
         return set()
@@ -423,7 +424,7 @@ async def _loose_replies(session: Session, texts: Collection[str]) -> set[str]:
 
 
 def _spellings(text: str) -> list[str]:
-    """A text as JSON has it: with characters as they are, and as escapes."""
+    """A text as JSON can have it: with its characters, and with escapes."""
     return [json.dumps(text, ensure_ascii=False), json.dumps(text)]
 
 

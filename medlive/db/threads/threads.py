@@ -1,4 +1,8 @@
-"""Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
+"""Threads and their revisions, saved as they come in and loaded; the places of identifiers in their raw text.
+
+Here `thread_pk` is the number of a row in `threads`, `revision_pk` of one in `thread_revisions`; `thread_id` is the
+source's own id.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -31,15 +35,15 @@ if TYPE_CHECKING:
 
 
 class SavedThread(NamedTuple):
-    """Where a thread lies now."""
+    """The rows of a thread that was saved."""
 
     thread_pk: int
     revision_pk: int
-    """The revision with this content; of an import an earlier one, when the thread has had it before."""
+    """The revision with this content; for an import it may be an earlier one that had the same content."""
     status: Literal["new", "revised", "unchanged"]
 
 
-# One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
+# The rows are one parameter: writing out thousands of parameters took most of the time.
 _UPSERT_THREADS = """
     INSERT INTO threads (source, thread_id, url)
     SELECT row ->> 0, row ->> 1, row ->> 2 FROM json_array_elements(CAST(:rows AS json)) AS given (row)
@@ -59,15 +63,15 @@ async def save_threads(
     fetch_ids: Sequence[int | None] | None = None,
     is_seen: bool = True,
 ) -> list[SavedThread]:
-    """Save threads in few statements; the results are in their order.
+    """Save threads in few statements; the results are in the threads' order.
 
-    What was fetched (`fetch_ids` given) is the thread's present state: it is unchanged when the latest revision
-    has the same content, and else a revision, even one that existed before. An imported content that a thread has
-    ever had is unchanged, so that the same file imported twice adds nothing, even when it holds several states of
-    a thread. Dates are kept in UTC. Two processes that save the same thread take turns. Raises BadInput for a
-    thread that `check_storable` refuses, before anything is saved.
+    Fetched content (`fetch_ids` given) is the thread's present state: it makes a new revision unless the latest one has
+    the same content. Imported content makes a new revision unless any revision has it, so that the same file imported
+    twice adds nothing, even if it has several states of a thread. Dates are kept in UTC. Two processes that save the
+    same thread take turns. Raises BadInput for a thread that `check_storable` refuses, before anything is saved.
 
-    `is_seen`: whether their source shows them now, and not only kept pages.
+    `assumed_posted_at` says of each thread whether its date was given for want of one; `is_seen` whether the source
+    shows the threads now, or else only kept pages do.
     """
     if not threads:
         return []
@@ -83,10 +87,10 @@ async def save_threads(
         kept.append(replace(thread, posted_at=moment, messages=tuple(messages)))
     threads = kept
     if fetch_ids is None:
-        # Whoever has fetches has harvested the source, and named it then
+        # A harvest, which has fetches, has made its source's row already.
         await ensure_sources(session, {t.source for t in threads}, "file")
     urls = {(thread.source, thread.thread_id): thread.url for thread in threads}
-    # In one order for everybody: who comes second waits, and sees what was added.
+    # Sorted, so that a second process waits for the first, and then sees what it added.
     rows = Json([(*name, urls[name]) for name in sorted(urls)])
     numbers = {}
     for pk, *name in await session.run(_UPSERT_THREADS, rows=rows, is_seen=is_seen):
@@ -111,9 +115,9 @@ async def _add_revisions(
     *,
     is_present: bool,
 ) -> list[SavedThread]:
-    """Add what differs from a thread's latest revision, of what is its present state, or else from all of them.
+    """Add a revision for content that differs from the latest revision's (`is_present`), or else from every revision's.
 
-    Each of `origins` is a thread, its fetch, and whether its date is assumed.
+    `pks` are the threads' rows; each of `origins` is a thread, its fetch, and whether its date is assumed.
     """
     # Thread → the digest of each of its revisions, by number
     known: dict[int, dict[int, str]] = {pk: {} for pk in pks}
@@ -160,8 +164,8 @@ _REVISIONS = "SELECT thread_id, revision, digest, id FROM thread_revisions WHERE
 
 
 def check_storable(thread: Thread) -> None:
-    """Raise BadInput when the thread's own identity cannot be kept: no source, an id that is missing or longer
-    than 500 characters, or a date without a zone."""
+    """Raise BadInput if a thread cannot be stored: its source is empty or longer than 200 characters, its id empty or
+    longer than 500, or a date without a zone."""
     if not 1 <= len(thread.source) <= 200:
         raise BadInput(
             f"the source's name has {len(thread.source)} characters; 1 to 200 are allowed"
@@ -180,8 +184,8 @@ def check_storable(thread: Thread) -> None:
 async def ensure_sources(
     session: Session, names: Iterable[str], kind: SourceKind
 ) -> None:
-    """Make the rows of sources that are not known yet; a source that was imported and is now harvested
-    becomes a site."""
+    """Insert rows of sources that are not known yet; a source known from imports that is now harvested becomes a
+    site."""
     in_order = sorted(set(names))
     # A row that is there already is not locked: another import of the source need not wait for this one.
     new = """
@@ -199,7 +203,8 @@ async def ensure_sources(
 async def mark_seen(
     session: Session, source: str, seen: Sequence[str], gone: Sequence[str]
 ) -> None:
-    """Note that the source has some threads now, and has others no longer, from now on unless it was noted before."""
+    """Note that a source shows the threads `seen` now, and that the threads `gone` are gone, since now or as noted
+    before."""
     await session.run(
         f"UPDATE threads SET gone_at = NULL, last_seen_at = greatest(now(), last_seen_at) {_AMONG}",
         source=source,
@@ -216,7 +221,7 @@ _AMONG = "WHERE source = :source AND thread_id = ANY (:ids)"
 
 
 async def load_thread(session: Session, revision_pk: int) -> Record:
-    """The thread as that revision was. Raises MedliveError when there is none.
+    """A thread as a revision has it. Raises MedliveError if there is no such revision.
 
     It has thread_pk, revision_pk, thread and posted_at_assumed (whether the thread's `posted_at` was given for want of
     a date).
@@ -229,7 +234,7 @@ async def load_thread(session: Session, revision_pk: int) -> Record:
 async def load_threads(
     session: Session, revision_pks: Sequence[int]
 ) -> dict[int, Thread]:
-    """Revision → thread, for those that exist among the ones named."""
+    """Revision → the thread as the revision has it, for the revisions that exist."""
     return {s.revision_pk: s.thread for s in await _stored(session, revision_pks)}
 
 
@@ -240,8 +245,8 @@ async def pending_revisions(
     after: int = 0,
     limit: int | None = None,
 ) -> Sequence[Record]:
-    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk and
-    revision_pk."""
+    """The threads' latest revisions, numbered above `after`, that this filter chain has not judged, oldest first:
+    thread_pk and revision_pk."""
     return await session.records(
         """
         SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
@@ -258,7 +263,7 @@ async def pending_revisions(
 
 
 async def revisions_of(session: Session, source: str, thread_id: str) -> list[int]:
-    """The thread's revisions, oldest first; empty for no such thread."""
+    """The numbers of a thread's revisions, oldest first; empty if there is no such thread."""
     return await session.column(
         """
         SELECT r.id FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id
@@ -272,7 +277,7 @@ async def revisions_of(session: Session, source: str, thread_id: str) -> list[in
 async def latest_fetches(
     session: Session, source: str, thread_ids: Sequence[str]
 ) -> dict[str, int]:
-    """Thread → the newest fetch that a revision of it was read from, for those that were harvested."""
+    """Thread id → the newest fetch from which a revision of the thread was read, for threads that were harvested."""
     return await session.lookup(
         f"""
         SELECT thread_id, (SELECT max(fetch_id) FROM thread_revisions WHERE thread_id = threads.id) FROM threads
@@ -308,10 +313,10 @@ async def save_identifiers(
     saved: Sequence[SavedThread],
     identifiers_of: Sequence[Sequence[Sequence["Identifier"]]],
 ) -> int:
-    """Keep where the raw text of new and revised threads names people and places; return how many there are.
+    """Store where the raw text of new and revised threads names people and places; return how many identifiers.
 
-    `identifiers_of` is each thread's, of its title and then of each message. Only their places are kept, never their
-    words.
+    `identifiers_of` has for each thread the identifiers of its title and then of each message. Only their places are
+    stored, never their words.
     """
     rows = []
     done: set[int] = set()
@@ -334,7 +339,7 @@ async def save_identifiers(
 
 
 async def count_identifiers(session: Session, revision_pk: int) -> dict[str, int]:
-    """Kind → how many the revision's raw text has."""
+    """Kind → how many identifiers of that kind the revision's raw text has."""
     return await session.lookup(
         "SELECT kind, count(*) FROM identifiers WHERE revision_id = :revision GROUP BY 1 ORDER BY 1",
         revision=revision_pk,
@@ -342,6 +347,7 @@ async def count_identifiers(session: Session, revision_pk: int) -> dict[str, int
 
 
 async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Record]:
+    """The revisions that exist, as `load_thread` returns one."""
     threads = await session.records(
         """
         SELECT r.id AS revision_pk, r.thread_id AS thread_pk, source, t.thread_id, url, title, language, tags,
@@ -360,7 +366,7 @@ async def _stored(session: Session, revision_pks: Sequence[int]) -> Sequence[Rec
 
 
 def message_of(value: dict[str, Any]) -> Message:
-    """The message that a row holds as JSON. Raises ValueError for a role that is none."""
+    """The message that a row has as JSON. Raises ValueError for an unknown role."""
     moment = value["posted_at"]
     posted_at = datetime.fromisoformat(moment) if moment else None
     more = {"posted_at": posted_at, "media": tuple(value["media"])}
@@ -368,9 +374,9 @@ def message_of(value: dict[str, Any]) -> Message:
 
 
 AROUND = 1_000
-"""Characters after the beginning of a message that are read with it, so that no identifier is cut in two."""
+"""Characters read behind the shown beginning of a message, so that no identifier is cut in two."""
 _OPENING = {"messages": 200, "chars": 40_000}
-"""Characters of a thread that decide its language: twice what `dominant_language` reads."""
+"""The beginning of a thread by which its language is decided: twice what `dominant_language` reads."""
 
 
 _THREAD = """
@@ -384,13 +390,13 @@ _THREAD = """
 
 
 async def load_excerpt(session: Session, revision_pk: int, first: int) -> Record:
-    """Load a page of a revision's messages, from `first` (from 0) on; the database cuts it.
-
-    Raises MedliveError when there is no such revision.
+    """Load a page of a revision's messages, from number `first` (from 0) on; texts are cut in the database.
 
     It has thread_pk, thread (without messages), total (messages of the thread), opening (the beginning of the whole
     thread's text) and messages, each with place (its number in the thread, from 0), message (with the beginning of
     its text), after (the characters that follow, at most `AROUND`) and length (of the whole text).
+
+    Raises MedliveError if there is no such revision.
     """
     excerpts = await session.records(
         _THREAD, pk=revision_pk, title=TITLE_CHARS_SHOWN, **_OPENING
