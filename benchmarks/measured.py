@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from medlive.clock import now
-from medlive.statistics.bootstrap import bootstrap_means, interval
+from medlive.statistics.bootstrap import bootstrap_means
+from medlive.statistics.estimate import interval
 
 
 def mean_and_interval(values: Sequence[float]) -> dict[str, float]:

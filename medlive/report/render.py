@@ -19,7 +19,7 @@ from medlive.evaluation.scoring.fresh import FreshScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some, writing
 from medlive.llm.registry import EMPTY, Registry
-from medlive.statistics.bootstrap import Comparison, pairs_below
+from medlive.statistics.comparison import Comparison, pairs_below
 from medlive.text.html import interval, percent
 
 from .cases import LIST, case_list, entries, write_case_pages

@@ -19,7 +19,8 @@ from medlive.evaluation.scoring.estimates import ScoreEstimate, Slices, axis_row
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.llm.registry import Cutoff
-from medlive.statistics.bootstrap import Estimate, Standing
+from medlive.statistics.comparison import Standing
+from medlive.statistics.estimate import Estimate
 
 from .html import utf8
 

@@ -26,7 +26,7 @@ from medlive.integrity.log import write_whole, writing
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.model import SnapshotCase
-from medlive.statistics.bootstrap import Standing
+from medlive.statistics.comparison import Standing
 from medlive.statistics.contamination import Drop
 from medlive.statistics.items import LEAST_MODELS, hardest
 from medlive.statistics.scale import Ability

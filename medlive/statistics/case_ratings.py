@@ -11,7 +11,9 @@ from typing import Unpack
 import numpy as np
 
 from .agreement import macro_f1_of_tables
-from .bootstrap import Draws, Estimate, Floats, estimate
+from .bootstrap import Draws
+from .estimate import Estimate, estimate
+from .intervals import Floats
 from .raters import LEAST_ITEMS, equal_and_ac1, mean_of
 
 ASPECTS: Mapping[str, int] = {

@@ -11,18 +11,9 @@ from typing import Unpack
 
 import numpy as np
 
-from .bootstrap import (
-    Flags,
-    Floats,
-    Places,
-    Resampling,
-    bootstrap_groups,
-    interval,
-    known_or_none,
-    mean_estimate,
-    over_draws,
-)
-from .intervals import LEAST_CLUSTERS, gap_bounds, quotient
+from .bootstrap import Resampling, bootstrap_groups, over_draws
+from .estimate import interval, known_or_none, mean_estimate
+from .intervals import LEAST_CLUSTERS, Flags, Floats, Places, gap_bounds, quotient
 
 Sides = Places
 PRE = 0

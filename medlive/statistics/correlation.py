@@ -10,15 +10,9 @@ from typing import Literal, Unpack
 
 import numpy as np
 
-from .bootstrap import (
-    Draws,
-    Estimate,
-    Floats,
-    Places,
-    over_draws,
-    with_interval,
-)
-from .intervals import incomplete_beta, quotient
+from .bootstrap import Draws, over_draws
+from .estimate import Estimate, with_interval
+from .intervals import Floats, Places, incomplete_beta, quotient
 
 LEAST = 3
 """Fewer points lie on a line anyway."""

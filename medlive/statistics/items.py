@@ -5,8 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .bootstrap import Floats, Places
-from .intervals import quotient
+from .intervals import Floats, Places, quotient
 
 LEAST_MODELS = 5
 """Models that must have a score on an item before its correlation is looked at."""

@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .bootstrap import Floats, Places
+from .intervals import Floats, Places
 from .scale import Scale
 
 

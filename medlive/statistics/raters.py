@@ -19,15 +19,9 @@ from .agreement import (
     macro_f1_of_tables,
     rater_sums,
 )
-from .bootstrap import (
-    Draws,
-    Estimate,
-    Floats,
-    Places,
-    estimate,
-    ratio_of,
-)
-from .intervals import quotient
+from .bootstrap import Draws
+from .estimate import Estimate, estimate, ratio_of
+from .intervals import Floats, Places, quotient
 
 MET = 0
 

@@ -12,18 +12,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .bootstrap import (
+from .bootstrap import cluster_sums, weight_chunks
+from .comparison import (
     Comparison,
-    Flags,
-    Floats,
-    Places,
     Standing,
-    cluster_sums,
     tie_groups,
-    weight_chunks,
     with_holm,
 )
-from .intervals import mean_bounds, quantile
+from .intervals import Flags, Floats, Places, mean_bounds, quantile
 
 LEAST_COMMON = 5
 """Cases that two models must share to be linked directly."""

@@ -18,15 +18,10 @@ from medlive.evaluation.runs.folder import GRADES, grades_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
 from medlive.grader.rated import CheckedVerdict, GraderSheet
-from medlive.statistics.bootstrap import (
-    Draws,
-    Estimate,
-    Floats,
-    bootstrap_means,
-    mean_estimate,
-    with_interval,
-)
+from medlive.statistics.bootstrap import Draws, bootstrap_means
 from medlive.statistics.correlation import LEAST, kendall, spearman
+from medlive.statistics.estimate import Estimate, mean_estimate, with_interval
+from medlive.statistics.intervals import Floats
 from medlive.statistics.raters import Codes, agree, code_of
 
 from .humans import items_of

@@ -23,13 +23,10 @@ from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
-from medlive.statistics.bootstrap import (
-    Estimate,
-    Floats,
-    interval,
-    over_draws,
-)
+from medlive.statistics.bootstrap import over_draws
 from medlive.statistics.correlation import spearman
+from medlive.statistics.estimate import Estimate, interval
+from medlive.statistics.intervals import Floats
 from medlive.statistics.scale import connected
 
 from .model import (

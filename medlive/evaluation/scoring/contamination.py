@@ -13,16 +13,8 @@ import numpy as np
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunInfo
 from medlive.llm.registry import Cutoff, Registry
-from medlive.statistics.bootstrap import (
-    Comparison,
-    Estimate,
-    Floats,
-    bootstrap_means,
-    compare,
-    holm_of_known,
-    interval,
-    mean_estimate,
-)
+from medlive.statistics.bootstrap import bootstrap_means
+from medlive.statistics.comparison import Comparison, compare, holm_of_known
 from medlive.statistics.contamination import (
     POST,
     PRE,
@@ -37,7 +29,8 @@ from medlive.statistics.contamination import (
     seen_effect,
     terciles,
 )
-from medlive.statistics.intervals import known_means
+from medlive.statistics.estimate import Estimate, interval, mean_estimate
+from medlive.statistics.intervals import Floats, known_means
 from medlive.statistics.items import easiness
 
 from .estimates import FEW, ScoreGrid, sides_of

@@ -14,25 +14,23 @@ from medlive.evaluation.model import (
 )
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
-    Comparison,
     Draws,
-    Estimate,
-    Floats,
-    Places,
     Resampling,
-    Standing,
     bootstrap_groups,
     bootstrap_ratios,
     cluster_counts,
     cluster_sums,
-    compare,
-    estimates_of,
-    mean_estimates,
     spread_of,
+)
+from medlive.statistics.comparison import (
+    Comparison,
+    Standing,
+    compare,
     tie_groups,
 )
 from medlive.statistics.contamination import POST, PRE, Sides
-from medlive.statistics.intervals import mean_bounds, too_few
+from medlive.statistics.estimate import Estimate, estimates_of, mean_estimates
+from medlive.statistics.intervals import Floats, Places, mean_bounds, too_few
 
 from .metrics import MOST, Metric, Scored
 from .published import published_mean

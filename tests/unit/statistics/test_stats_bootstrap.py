@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.statistics import bootstrap
-from medlive.statistics.bootstrap import (
+from medlive.statistics.bootstrap import bootstrap_means, weight_chunks
+from medlive.statistics.comparison import (
     Comparison,
-    bootstrap_means,
     compare,
     holm,
-    interval,
     tie_groups,
-    weight_chunks,
 )
+from medlive.statistics.estimate import interval
 from tests.support.oracles import oracle
 
 stats = oracle("scipy.stats")
