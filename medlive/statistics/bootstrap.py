@@ -14,21 +14,21 @@ from .intervals import Flags, Floats, Places, quotient
 
 
 class Draws(TypedDict, total=False):
-    """How often items are drawn: 1000 times where it is not given, by the seed 0."""
+    """The number of draws (1000 if absent), and the seed of their random numbers (0 if absent)."""
 
     draws: int
     seed: int
 
 
 class Resampling(Draws, total=False):
-    """How items are drawn: the arguments that every bootstrap of one table shares."""
+    """How items are drawn; all figures of one table of scores share these arguments."""
 
     clusters: Places | None
     """Each item's cluster, from 0; None: each is its own."""
 
 
 _CHUNK = 16_000_000
-"""Weights held at a time, so that memory stays flat however many clusters there are."""
+"""About the most weights (draws x items) in memory at a time; more are made chunk by chunk."""
 
 
 def weight_chunks(
@@ -37,11 +37,11 @@ def weight_chunks(
     seed: int = 0,
     clusters: Places | None = None,
 ) -> Iterable[Floats]:
-    """Rows of resampling weights, (some draws x items), `draws` rows in all: how often a draw, with replacement,
-    takes each item's cluster.
+    """Chunks of resampling weights, (some draws x items): how often a draw, with replacement, takes each item's
+    cluster. All chunks together have `draws` rows.
 
-    `clusters` gives each item's, from 0; None: each is its own. The rows depend on the seed alone and not on how
-    they are cut.
+    `clusters` gives each item's cluster, from 0; None: each item is its own. The rows depend on the seed alone, not
+    on the chunks' size.
     """
     place = np.arange(items) if clusters is None else clusters
     if len(place) * draws > _CHUNK:
@@ -55,7 +55,7 @@ def _kept_weights(
     draws: int,
     seed: int,
 ) -> list[Floats]:
-    """The one matrix of a table, made once for its models, slices and pairs."""
+    """The whole matrix of weights, kept for the next call: a table's models, slices and pairs share it."""
     clusters = np.frombuffer(place, dtype=np.int64)
     return list(_draw_weights(clusters, draws, seed))
 
@@ -65,6 +65,7 @@ def _draw_weights(
     draws: int,
     seed: int,
 ) -> Iterator[Floats]:
+    """Draw the weights, chunk by chunk; `place` gives each item's cluster."""
     rng = np.random.default_rng(seed)
     count = int(place.max(initial=-1)) + 1
     step = max(1, _CHUNK // max(1, len(place)))
@@ -73,7 +74,7 @@ def _draw_weights(
         for row in weights:
             drawn = rng.integers(0, count, size=count)
             row[:] = np.bincount(drawn, minlength=count)
-        # An item's weights side by side: groups of items are taken out of it again and again.
+        # Column-major: groups of items, which are columns, are taken out again and again.
         yield np.asfortranarray(weights[:, place])
 
 
@@ -82,7 +83,7 @@ def over_draws(
     items: int,
     **how: Unpack[Resampling],
 ) -> Floats:
-    """A figure of weighted items in every draw; `figure` takes rows of weights, (some draws x items)."""
+    """`figure` evaluated on every draw's weights: it takes (some draws x items) and returns a row for each draw."""
     return np.concatenate(list(map(figure, weight_chunks(items, **how))))
 
 
@@ -90,13 +91,13 @@ def cluster_counts(
     known: Flags,
     clusters: Places | None,
 ) -> Places:
-    """How many clusters have a known item, by column of `known` (items x columns); None: each item is its own."""
+    """How many clusters have a known item, by column of `known` (items x columns); `clusters` None: each item is one."""
     counts = cluster_sums(known.astype(np.float64), clusters)
     return np.asarray((counts > 0).sum(axis=0))
 
 
 def cluster_sums(values: Floats, clusters: Places | None) -> Floats:
-    """The sums of items by cluster: (clusters x columns); None: each item is its own."""
+    """The sums of items by cluster: (clusters x columns); `clusters` None: each item is one."""
     if clusters is None or not len(values):
         return values
     order = np.argsort(clusters, kind="stable")
@@ -111,7 +112,7 @@ def bootstrap_means(
     """The mean of each column in each draw: (draws x columns).
 
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
-    A draw with nothing of a column is NaN.
+    The mean is NaN in a draw without any item of the column.
     """
     return bootstrap_groups(values, **how)[:, 0]
 
@@ -143,7 +144,7 @@ def bootstrap_ratios(
 ) -> Floats:
     """Σ above / Σ below over a draw's items, by group and column: (draws x groups x columns); NaN for 0 / 0.
 
-    Both are (items x columns), without NaN. As `bootstrap_groups` otherwise.
+    `above` and `below` are (items x columns), without NaN. Otherwise as `bootstrap_groups`.
     """
     both = np.concatenate([above, below], axis=1)
     if groups is None:
@@ -167,7 +168,7 @@ def bootstrap_ratios(
     return over_draws(of_draws, len(above), **how)
 
 
-def spread_of(drawn: Floats) -> Floats:
+def spread_over_draws(drawn: Floats) -> Floats:
     """The standard deviation over draws; NaN where no draw has a value."""
     with warnings.catch_warnings():
         # NumPy warns of columns that are all NaN

@@ -12,9 +12,9 @@ from .bootstrap import (
     bootstrap_means,
     cluster_counts,
     cluster_sums,
-    spread_of,
+    spread_over_draws,
 )
-from .estimate import Estimate, estimates_of
+from .estimate import Estimate, column_estimates
 from .intervals import (
     Floats,
     gap_bounds,
@@ -29,7 +29,7 @@ from .intervals import (
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models on the items that both have."""
+    """Two models compared on the `n` items that both have."""
 
     first: str
     second: str
@@ -41,16 +41,16 @@ class Comparison:
     p: float
     """Two-sided, for no difference."""
     p_holm: float
-    """The same, corrected for the number of comparisons."""
+    """`p` by Holm's correction for the number of comparisons."""
     why: str = ""
     """Why there is no interval; p is then by permutation of signs."""
 
 
 LEAST_PAIRED = 6
-"""Clusters that a few differences are read with at least."""
+"""The least number of clusters counted when few differ; Student's freedom is that number less one."""
 
 LEAST_PAIRS = 10
-"""Clusters from which a paired difference has an interval."""
+"""A paired difference needs at least this many clusters for an interval."""
 
 
 def compare(
@@ -58,12 +58,10 @@ def compare(
     values: Floats,
     **how: Unpack[Resampling],
 ) -> list[Comparison]:
-    """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
+    """Compare every pair of columns of `values` (items x columns, NaN where absent) on the pair's common items.
 
-    A pair without enough differences has no interval, and p by permutation of signs (`sign_p`).
-
-    Intervals and p are those of `compare_paired`: a percentile of 1,000 draws is too coarse
-    for Holm's correction over many pairs.
+    Intervals and p are those of `compare_paired`: a percentile of 1,000 draws is too coarse for Holm's correction
+    over many pairs. A pair without enough differences has no interval, and its p is by permutation of signs.
     """
     pairs = list(combinations(range(len(names)), 2))
     # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
@@ -92,7 +90,7 @@ def compare(
 
 
 def with_holm(pairs: Sequence[Comparison]) -> list[Comparison]:
-    """The pairs with their p corrected for their number."""
+    """The pairs with `p_holm` set, corrected for their number."""
     corrected = holm([pair.p for pair in pairs])
     return [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
 
@@ -103,10 +101,11 @@ def compare_paired(
 ) -> list[Estimate]:
     """The mean of each column of differences (items x columns, NaN for absent), with its interval and p.
 
-    A difference is what was gained less what was lost, each with Wilson's interval, combined by MOVER; of
-    differences that are not all in [-1, 1] the interval is Student's. p is that of the widest interval that leaves 0
-    out, so that p < 0.05 exactly where the 95 % one does. It is never below 2^(1-k), which is all that the signs of k
-    clusters can show. With too few differences `why` says so, there is no interval, and p is `sign_p`.
+    The interval is from `gap_bounds`: the mean gain less the mean loss, each with Wilson's interval. Where a
+    column's differences are not all in [-1, 1] it is Student's. p is found by bisection for the level whose interval
+    just touches 0, so that p < 0.05 exactly where the 95 % interval leaves 0 out. It is never below 2^(1-k), the
+    least that the signs of k clusters can show. With too few differences `why` says so, there is no interval, and p
+    is `sign_p`.
     """
     clusters = how.get("clusters")
     known = ~np.isnan(differences)
@@ -115,26 +114,26 @@ def compare_paired(
         np.abs(differences),
         0.0,
     )
-    both = np.concatenate(
+    parts = np.concatenate(  # gains, then losses
         [
             np.maximum(differences, 0.0),
             np.maximum(-differences, 0.0),
         ],
         axis=1,
     )
-    drawn = bootstrap_means(both, **how)
+    drawn = bootstrap_means(parts, **how)
     drawn = drawn.reshape(-1, 2, differences.shape[1])
     k = cluster_counts(known, clusters)
     differing = cluster_counts(sizes > 0, clusters)
-    # Few differences show too little of their spread: their number less one is Student's freedom.
+    # Few differences show too little of their spread, so Student's freedom is their number less one.
     counted = np.where(differing > 0, differing, k)
     counted = np.minimum(np.maximum(counted, LEAST_PAIRED), k)
     is_unit = (sizes <= 1).all(axis=0)
     with np.errstate(all="ignore"):
-        totals = np.nansum(both, axis=0).reshape(2, -1)
+        totals = np.nansum(parts, axis=0).reshape(2, -1)
         gains, losses = totals / known.sum(axis=0)
         gap = gains - losses
-        # What an unseen difference may be: as those that were seen, 1 where none was.
+        # The assumed size of an unseen difference: that of the seen ones, or 1 where none was seen.
         squares = (sizes**2).sum(axis=0)
         size = squares / np.maximum(sizes.sum(axis=0), 1e-300)
         size = np.where(
@@ -142,18 +141,18 @@ def compare_paired(
             np.minimum(size, 1.0),
             1.0,
         )
-        spread = spread_of(drawn)
+        spread = spread_over_draws(drawn)
         gain_error, loss_error = standard_error(spread, k)
-        gap_spread = spread_of(drawn[:, 0] - drawn[:, 1])
+        gap_spread = spread_over_draws(drawn[:, 0] - drawn[:, 1])
         gap_error = standard_error(gap_spread, k)
         covariance = ((spread**2).sum(axis=0) - gap_spread**2) / 2
-        together = np.maximum(spread[0] * spread[1], 1e-18)
+        product = np.maximum(spread[0] * spread[1], 1e-18)
         # Never above 0, so that an interval only widens with its level.
-        correlation = np.minimum(covariance / together, 0.0)
+        correlation = np.minimum(covariance / product, 0.0)
 
         def ends(t: Floats) -> Floats:
-            """The interval at a quantile."""
-            by_sides = gap_bounds(
+            """The interval at Student's quantile `t`."""
+            in_unit = gap_bounds(
                 (gains, *wilson(gains, gain_error, k, t, size)),
                 (losses, *wilson(losses, loss_error, k, t, size)),
                 correlation,
@@ -161,11 +160,12 @@ def compare_paired(
             far = t * gap_error
             return np.where(
                 is_unit,
-                by_sides,
+                in_unit,
                 [gap - far, gap + far],
             )
 
         low, high = ends(quantiles(counted))
+        # Bisection: 0 is outside the interval at `below`, inside it at `above`.
         below = np.zeros_like(gains)
         above = np.full_like(gains, 1e3)
         for _ in range(50):
@@ -183,7 +183,9 @@ def compare_paired(
     sums = cluster_sums(signed, clusters)
     figures = []
     counts = known.sum(axis=0)
-    for column, figure in enumerate(estimates_of(gap, (low, high), counts, reasons)):
+    for column, figure in enumerate(
+        column_estimates(gap, (low, high), counts, reasons)
+    ):
         if reasons[column]:
             p = sign_p(
                 sums[:, column],
@@ -209,7 +211,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def holm_of_known(p_values: Iterable[float | None]) -> list[float | None]:
-    """Holm's correction of those that are known."""
+    """Holm's correction of the p that are known; None remains None and does not count."""
     values = list(p_values)
     corrected = iter(holm([p for p in values if p is not None]))
     return [None if p is None else next(corrected) for p in values]
@@ -217,7 +219,7 @@ def holm_of_known(p_values: Iterable[float | None]) -> list[float | None]:
 
 @dataclass(frozen=True)
 class Standing:
-    """A model's place: `group` counts ties from 1, and the rank may truly be anything in [best, worst]."""
+    """A model's place: its tie group, from 1 for the best, and the range that its true rank may be in."""
 
     name: str
     group: int
@@ -245,9 +247,9 @@ def tie_groups(
 ) -> dict[str, Standing]:
     """Models by name, from the best score down; a group holds those not significantly below the group's first.
 
-    Who is below whom is what their comparison says, on the cases that both have: where these are others than those
-    of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
-    that are significantly better, rank_worst the number of models less those significantly worse.
+    Their comparison decides which of two models is below, on the cases that both have; scores that are over other
+    cases may have the opposite order. rank_best is one more than the number of models that are significantly better,
+    rank_worst the number of models less those significantly worse.
     """
     below = pairs_below(comparisons)
     order = sorted(

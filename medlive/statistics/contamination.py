@@ -12,7 +12,7 @@ from typing import Unpack
 import numpy as np
 
 from .bootstrap import Resampling, bootstrap_groups, over_draws
-from .estimate import interval, known_or_none, mean_estimate
+from .estimate import known_or_none, mean_estimate, percentile_interval
 from .intervals import LEAST_CLUSTERS, Flags, Floats, Places, gap_bounds, quotient
 
 Sides = Places
@@ -78,7 +78,7 @@ def drop(
             groups = [np.flatnonzero(sides == side) for side in (PRE, POST)]
             drawn = bootstrap_groups(values[:, None], groups, **how)
             gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
-            low, high = interval(gaps)
+            low, high = percentile_interval(gaps)
     return Drop(
         n_pre=pre.n,
         n_post=post.n,
@@ -220,7 +220,7 @@ def seen_effect(
     low = high = None
     controls = is_shared & ~is_mixed
     if min(is_mixed.sum(), controls.sum()) >= LEAST_CLUSTERS:
-        low, high = interval(over_draws(solve, len(values), **how))
+        low, high = percentile_interval(over_draws(solve, len(values), **how))
     return Effect(
         effect=float(effect),
         low=low,
@@ -323,7 +323,7 @@ def adjusted_drop(
     pre, post = means(np.ones((1, len(values))))[:, 0]
     low = high = None
     if kept.min() >= LEAST_CLUSTERS:
-        low, high = interval(over_draws(gap, len(values), **how))
+        low, high = percentile_interval(over_draws(gap, len(values), **how))
     return Adjusted(
         n_pre=int(kept[PRE]),
         n_post=int(kept[POST]),

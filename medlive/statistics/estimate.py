@@ -1,6 +1,6 @@
-"""A figure with its 95 % interval by bootstrap draws of clusters.
+"""Figures with 95 % intervals by bootstrap draws of clusters.
 
-`mean_estimate` is for a mean, `estimate` for a statistic of summed counts.
+`mean_estimate` makes one for a mean, `mean_estimates` for the means of columns, `estimate` for a statistic of sums.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from .bootstrap import (
     cluster_counts,
     cluster_sums,
     over_draws,
-    spread_of,
+    spread_over_draws,
 )
 from .intervals import (
     Floats,
@@ -40,10 +40,10 @@ class Estimate:
     why: str = ""
     """Why there is no value, or no interval."""
     p: float | None = None
-    """Two-sided, of a correlation or a difference under none."""
+    """Two-sided p for no correlation or no difference; None for other figures."""
 
     def clipped(self) -> "Estimate":
-        """The same within [0, 1]."""
+        """The same estimate, its value and interval cut to [0, 1]."""
         ends = []
         for end in (self.value, self.low, self.high):
             ends.append(None if end is None else min(1.0, max(0.0, end)))
@@ -51,8 +51,8 @@ class Estimate:
         return replace(self, value=value, low=low, high=high)
 
 
-def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
-    """The 95 % percentile interval of a column of drawn means; None twice when no draw has a value."""
+def percentile_interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
+    """The 95 % percentile interval of a column of drawn figures; None twice when no draw has a value."""
     known = drawn[~np.isnan(drawn)]
     if not len(known):
         return None, None
@@ -60,13 +60,13 @@ def interval(drawn: Floats) -> tuple[float, float] | tuple[None, None]:
     return float(low), float(high)
 
 
-def estimates_of(
+def column_estimates(
     values: Floats,
     ends: tuple[Floats, Floats],
     counts: Places,
     reasons: Sequence[str],
 ) -> list[Estimate]:
-    """Figures of columns with their intervals, but for those that a reason speaks against."""
+    """An Estimate for each column, without an interval where `reasons` has a text; `ends` are the intervals' ends."""
     estimates = []
     for column, why in enumerate(reasons):
         n = int(counts[column])
@@ -87,9 +87,9 @@ def mean_estimates(
     drawn: Floats,
     clusters: Places | None = None,
 ) -> list[Estimate]:
-    """The mean of each column with its interval (`mean_bounds`), but where there are `too_few_for_mean`.
+    """The mean of each column with its interval (`mean_bounds`), unless `too_few_for_mean` says why not.
 
-    `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
+    `values` is (items x columns), NaN for an absent item; `drawn` is (draws x columns), the columns' drawn means.
     """
     known = ~np.isnan(values)
     counts = known.sum(axis=0)
@@ -97,12 +97,12 @@ def mean_estimates(
     is_share = (values >= 0) & (values <= 1)
     ends = mean_bounds(
         means,
-        spread_of(drawn),
+        spread_over_draws(drawn),
         cluster_counts(known, clusters),
         unit=(is_share | ~known).all(axis=0),
     )
     reasons = too_few_for_mean(values, clusters)
-    return estimates_of(means, ends, counts, reasons)
+    return column_estimates(means, ends, counts, reasons)
 
 
 def mean_estimate(
@@ -126,10 +126,10 @@ def too_few_for_mean(
     values: Floats,
     clusters: Places | None = None,
 ) -> list[str]:
-    """Why means of (items x columns) have no interval, "" where they have; NaN where a column lacks an item.
+    """Why the mean of each column has no interval, "" where it has one; `values` is (items x columns), NaN if absent.
 
-    What counts is how far values lie from the nearer end of [0, 1]. Of values beyond it, how far from 0: their
-    interval is Student's.
+    It depends on the values' distances from the end of [0, 1] that the mean is nearer to (from 0 in a column with
+    values above 1, whose interval is Student's).
     """
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
@@ -152,10 +152,10 @@ def known_or_none(value: float) -> float | None:
 
 
 LEAST_DRAWN = 5
-"""Clusters that are drawn: with fewer the draws hardly differ, and their spread says nothing."""
+"""With fewer clusters there is no percentile interval: the draws hardly differ, and their spread says nothing."""
 
 MOST_UNDEFINED = 0.05
-"""The share of draws without a value from which on the others give no interval."""
+"""There is no interval if more than this share of draws has no value."""
 
 
 def estimate(
@@ -166,11 +166,11 @@ def estimate(
     n: int | None = None,
     **how: Unpack[Draws],
 ) -> Estimate:
-    """The statistic of the summed cells, and its interval over draws of whole clusters.
+    """The statistic of the summed cells, and its percentile interval over draws of whole clusters.
 
-    `cells` is (items x …): what each item adds to the counts that the statistic is made of. `statistic` takes
-    counts with any leading axes and gives NaN where it is not defined. `clusters` gives each item's cluster, any
-    whole numbers. `n` is the number of items to name where it is not the number of rows.
+    `cells` is (items x …): what each item adds to the sums that the statistic is computed from. `statistic` takes
+    sums with any leading axes and gives NaN where it is not defined. `clusters` gives each item's cluster, any
+    whole numbers. `n` is the number of items to report if it is not the number of rows.
     """
     items = len(cells) if n is None else n
     if not len(cells):
@@ -193,18 +193,18 @@ def estimate(
         return statistic((weights @ flat).reshape(-1, *shape))
 
     drawn = over_draws(of_draws, len(names), **how)
-    return with_interval(value, drawn, items, len(names))
+    return percentile_estimate(value, drawn, items, len(names))
 
 
-def with_interval(
+def percentile_estimate(
     value: float,
     drawn: Floats,
     n: int,
     clusters: int,
 ) -> Estimate:
-    """A value with the percentile interval of its draws, where they give one."""
+    """An Estimate of a value with the percentile interval of its draws, or why there is none."""
     undefined = float(np.isnan(drawn).mean())
-    low, high = interval(drawn)
+    low, high = percentile_interval(drawn)
     why = ""
     if clusters < LEAST_DRAWN:
         why = f"{clusters} clusters are too few for an interval"

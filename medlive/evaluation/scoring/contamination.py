@@ -29,7 +29,7 @@ from medlive.statistics.contamination import (
     seen_effect,
     terciles,
 )
-from medlive.statistics.estimate import Estimate, interval, mean_estimate
+from medlive.statistics.estimate import Estimate, mean_estimate, percentile_interval
 from medlive.statistics.intervals import Floats, known_means
 from medlive.statistics.items import easiness
 
@@ -195,7 +195,7 @@ class _Run:
             difference = full.value - post.value
         if full.low is not None and post.low is not None:
             drawn = bootstrap_means(columns, **self.grid.how)
-            low, high = interval(drawn[:, 0] - drawn[:, 1])
+            low, high = percentile_interval(drawn[:, 0] - drawn[:, 1])
         return PaperFigure(full, post, difference, low, high)
 
     def controls(self, runs: Sequence["_Run"]) -> Iterator["_Run"]:

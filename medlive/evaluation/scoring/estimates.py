@@ -20,7 +20,7 @@ from medlive.statistics.bootstrap import (
     bootstrap_ratios,
     cluster_counts,
     cluster_sums,
-    spread_of,
+    spread_over_draws,
 )
 from medlive.statistics.comparison import (
     Comparison,
@@ -29,7 +29,7 @@ from medlive.statistics.comparison import (
     tie_groups,
 )
 from medlive.statistics.contamination import POST, PRE, Sides
-from medlive.statistics.estimate import Estimate, estimates_of, mean_estimates
+from medlive.statistics.estimate import Estimate, column_estimates, mean_estimates
 from medlive.statistics.intervals import Floats, Places, mean_bounds, too_few
 
 from .metrics import MOST, Metric, Scored
@@ -381,7 +381,7 @@ class ScoreGrid:
             counts = cluster_counts(trials > 0, clusters)
             ends = mean_bounds(
                 rates,
-                spread_of(drawn[:, 0]),
+                spread_over_draws(drawn[:, 0]),
                 counts,
             )
             rarer = np.where(
@@ -390,7 +390,7 @@ class ScoreGrid:
                 trials - hits,
             )
             reasons = too_few(cluster_sums(rarer, clusters), counts)
-            estimates = estimates_of(rates, ends, totals, reasons)
+            estimates = column_estimates(rates, ends, totals, reasons)
             for of_model, rate in zip(errors.values(), estimates, strict=True):
                 if rate.n:
                     of_model[axis] = rate
