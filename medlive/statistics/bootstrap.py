@@ -91,13 +91,13 @@ def cluster_counts(
     known: Flags,
     clusters: Places | None,
 ) -> Places:
-    """How many clusters have a known item, by column of `known` (items x columns); `clusters` None: each item is one."""
+    """How many clusters have a known item, by column of `known` (items x columns); None: each item is a cluster."""
     counts = cluster_sums(known.astype(np.float64), clusters)
     return np.asarray((counts > 0).sum(axis=0))
 
 
 def cluster_sums(values: Floats, clusters: Places | None) -> Floats:
-    """The sums of items by cluster: (clusters x columns); `clusters` None: each item is one."""
+    """The sums of items by cluster: (clusters x columns); None: each item is a cluster."""
     if clusters is None or not len(values):
         return values
     order = np.argsort(clusters, kind="stable")

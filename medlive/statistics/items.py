@@ -23,7 +23,7 @@ class Item:
     deciding: int
     """Models in the smaller of two groups, below the middle of the scores and above; 0: it tells no models apart."""
     correlation: float | None
-    """Of its scores with the models' scores on other items; None for fewer than `LEAST_MODELS`, or where all are the same."""
+    """Of its scores with models' scores on other items; None for fewer than `LEAST_MODELS` models, or equal scores."""
     p: float | None
     """One-sided: how often an item with the median correlation shows one as low as this by chance."""
 
