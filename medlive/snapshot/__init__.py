@@ -1,4 +1,4 @@
-"""A week as a folder: frozen by `freeze` behind `gates`, loaded by `load`, compared by `diff`.
+"""Snapshots, the frozen cases of a week as a folder: frozen by `freeze` behind `gates`, loaded by `load`, compared by `diff`.
 
-`verify` checks one, `describe` writes its descriptions for people and machines. Imports `rubric` and below.
+`verify` checks a snapshot, `describe` writes its descriptions for people and machines. Imports `rubric` and below.
 """

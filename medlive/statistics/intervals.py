@@ -30,8 +30,8 @@ LEAST_UNITS = 10.0
 """The least effective number of clusters that make a mean: (Σs)² / Σs², where s is how far a cluster's values sum up
 from the end of [0, 1] that the mean is nearer to. With fewer the interval depends on a handful of cases."""
 LEAST_POINTS = 2.0
-"""The least that those s add up to, in full scores: with less, one case scored as none here would move the mean beyond any
-interval that these values can give."""
+"""The least that those s add up to, in full scores: with less, one case scored as none here would move the mean
+beyond any interval that these values can give."""
 
 
 TOO_FEW = "too few to say"

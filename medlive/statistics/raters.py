@@ -1,7 +1,8 @@
 """Agreement of a grader with people, and of people with each other: by pair of raters, pooled, by case.
 
-`reliability` computes every figure, `agree` those of two raters, `equal_and_ac1` those of any number. An item counts for two raters if both decided. A grader's reply without a verdict is invalid: wrong for macro-F1,
-and not counted for AC1, kappa and rates (docs/method.md §3).
+`reliability` computes every figure, `agree` those of two raters, `equal_and_ac1` those of any number of raters. An
+item counts for two raters if both decided. A grader's reply without a verdict is invalid: wrong for macro-F1, and
+not counted for AC1, kappa and rates (docs/method.md §3).
 """
 
 from collections.abc import Callable, Sequence

@@ -401,7 +401,7 @@ class _Fit:
         return np.concatenate(blocks, axis=1)
 
     def bent(self) -> Floats:
-        """(cases x models): what a case's misses add to expected scores through the part of the curve that they bend."""
+        """(cases x models): what a case's misses add to expected scores by bending a part of the curve."""
         judged = self.judged
         cases, models = judged.shape
         parts = len(self.middles)
