@@ -123,7 +123,7 @@ def walk(
 ) -> Iterator[tuple[str, int]]:
     """Yield everything below `root` in the order of names, folders before what they hold; no link is followed.
 
-    Each entry is a name relative to `root`, with `/`, and the entry's own mode, for `stat.S_ISREG` and its like. `below` is
+    Yields an entry's name relative to `root`, with `/`, and its own mode, for `stat.S_ISREG` and its like. `below` is
     where the walk begins: "" or a folder's name with a last `/`. Raises OSError if a folder cannot be read.
     """
     with os.scandir(root / below) as scan:

@@ -40,8 +40,8 @@ class HubRepository:
     def __init__(self, at: str, *, endpoint_url: str | None = None) -> None:
         """Find the token, in HF_TOKEN or where `hf auth login` keeps it.
 
-        `at` is `organisation/name`, `endpoint_url` the address of another hub. Raises UsageError for another name, MissingExtra
-        without the hub's client, and ServiceUnavailable without a token.
+        `at` is `organisation/name`, `endpoint_url` the address of another hub. Raises UsageError for another name,
+        MissingExtra without the hub's client, and ServiceUnavailable without a token.
         """
         if at.count("/") != 1:
             raise UsageError(
