@@ -1,7 +1,8 @@
 """Reads and checks a snapshot's rows (`read_cases`, `RowReader`) and its ledgers (`read_ledgers`); writes the ledgers.
 
 `RowReader` collects what is wrong with rows, and does not raise it. A ledger (`changes.json`, `holdouts.json`) is JSON
-with one entry a line. Its spelling is fixed to the byte: anything else is a fault, even where it is JSON of the same value.
+with one entry a line. Its spelling is fixed to the byte: anything else is a fault, even where it is JSON of the same
+value.
 """
 
 import io

@@ -56,7 +56,7 @@ Sign = Callable[[bytes, str], str]
 
 
 Entries = Callable[[str], Iterable[Mapping[str, Any]]]
-"""`entries(section)`: the entries of a section of `contents.SECTIONS` in the order of its key; each call reads again."""
+"""`entries(section)`: the entries of a section of `contents.SECTIONS`, in order of its key; each call reads again."""
 
 
 @dataclass(frozen=True)

@@ -186,12 +186,12 @@ class Snapshot:
         return pa.Table.from_pylist(rows, schema=columns)
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
-        """Return `to_arrow`'s table as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""
+        """Return `to_arrow`'s table as a pandas frame, `posted_at` as datetime64. Raises MissingExtra."""
         require("pandas", "a pandas frame")
         return self.to_arrow(table).to_pandas(date_as_object=False)
 
     def to_polars(self, table: Table = "cases") -> "pl.DataFrame":
-        """Return `to_arrow`'s table as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
+        """Return `to_arrow`'s table as a polars frame, `posted_at` as Date. Raises MissingExtra."""
         require("polars", "a polars frame")
         import polars as pl
 

@@ -1,4 +1,4 @@
-"""Checks the line of releases (`check_chain`): what a snapshot states of its ancestors, and whether its parent agrees."""
+"""Checks the line of releases (`check_chain`): what a snapshot states of its ancestors, and if its parent agrees."""
 
 import os
 from itertools import pairwise

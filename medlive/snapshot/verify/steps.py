@@ -154,7 +154,7 @@ class Inspected(Inspection):
 
     @cached_property
     def ledgers(self) -> Ledgers:
-        """Both ledgers. Raises Skip if one, or the manifest, cannot be read."""
+        """Both ledgers. Raises Skip if a file is missing or refused, or the manifest cannot be read."""
         self.require(CHANGES, HOLDOUTS)
         return read_ledgers(self.root, self.require_manifest())
 
