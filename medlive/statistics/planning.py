@@ -163,9 +163,12 @@ def rank_anchors(
         ability = scale.abilities[column]
         assert ability.low is not None
         assert ability.high is not None
+        # The standard error of its ability
         link = (ability.high - ability.low) / (2 * 1.96)
         noise = _variance_of(scale, scores, [column])
-        own = noise * ability.n / len(scores) ** 2  # Other answers of it differ too
+        own = (
+            noise * ability.n / len(scores) ** 2
+        )  # Other answers to its old cases would differ too
         variance = (noise / cases + own + link**2) / share**2
         variances[column] = float(variance)
     anchors = []
