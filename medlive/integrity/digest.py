@@ -16,7 +16,7 @@ _CANONICAL = json.JSONEncoder(
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: keys sorted, no spaces, UTF-8 kept, NaN and Infinity refused.
 
-    Raises ValueError for a number that JSON cannot hold and TypeError for any other such value.
+    Raises ValueError for a number that JSON cannot hold, and TypeError for another value that it cannot.
     """
     return _CANONICAL.encode(value)
 

@@ -73,7 +73,7 @@ def read_meta(
     """Read a `meta.json` of `medlive eval meta`, which must be about one of `judges`.
 
     Raises:
-        BadInput: If the file is no such file.
+        BadInput: If the file is no valid `meta.json`.
         UsageError: If it is of a judge that graded none of the runs.
     """
     meta = read_json(path, MetaFile, "meta.json")

@@ -222,10 +222,10 @@ class _Fit:
 
     `normal` are the normal scores, 0 where there is none; `support` is what a case's easiness is based on, the sum of
     the squared slopes. `judged` marks scores on cases that another model has a score on too, `counts` is their number
-    by model, and `misses` is how far they are above the curve. `middles` are the places of the curve's parts, `means` and
-    `variances` the scores' there. `influence` is (cases x models), what one more copy of
-    a case adds to each ability, and `linking` the same of expected scores alone, on these cases. `doubt` is the
-    variance of each ability by what the model of scores leaves out: slopes drawn to 1, models' own curves.
+    by model, and `misses` is how far they are above the curve. `middles` are the places of the curve's parts, `means`
+    and `variances` those of the scores there. `influence` is (cases x models), what one more copy of a case adds to
+    each ability, and `linking` the same of expected scores alone, on these cases. `doubt` is the variance of each
+    ability by what the model of scores leaves out: slopes drawn to 1, models' own curves.
     """
 
     def __init__(self, scores: Floats) -> None:
