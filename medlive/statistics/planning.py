@@ -166,9 +166,8 @@ def rank_anchors(
         # The standard error of its ability
         link = (ability.high - ability.low) / (2 * 1.96)
         noise = _variance_of(scale, scores, [column])
-        own = (
-            noise * ability.n / len(scores) ** 2
-        )  # Other answers to its old cases would differ too
+        # Other answers to its old cases would differ, too
+        own = noise * ability.n / len(scores) ** 2
         variance = (noise / cases + own + link**2) / share**2
         variances[column] = float(variance)
     anchors = []
