@@ -12,7 +12,8 @@ import numpy as np
 from medlive.curation.model import Alignment
 from medlive.errors import BadInput
 from medlive.statistics.agreement import equal_of_tables, macro_f1_of_tables
-from medlive.statistics.bootstrap import Estimate, Floats, estimate
+from medlive.statistics.estimate import Estimate, estimate
+from medlive.statistics.intervals import Floats
 
 LABELS: Final = (Alignment.SUPPORTED, Alignment.NEUTRAL, Alignment.CONTRADICTED)
 # The column of what is none of the three: wrong, and no rating of a label

@@ -25,8 +25,9 @@ from measured import measured_line
 from medlive.errors import BadInput
 from medlive.evaluation.tables import decode_text
 from medlive.integrity.log import read_bytes
-from medlive.statistics.bootstrap import Estimate, Floats
 from medlive.statistics.correlation import correlate, residuals
+from medlive.statistics.estimate import Estimate
+from medlive.statistics.intervals import Floats
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"

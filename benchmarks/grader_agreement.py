@@ -28,7 +28,8 @@ from medlive.evaluation.grading.imports import import_run
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.agreement import ac1_of_tables, macro_f1_of_tables
-from medlive.statistics.bootstrap import Estimate, Floats, estimate
+from medlive.statistics.estimate import Estimate, estimate
+from medlive.statistics.intervals import Floats
 from medlive.statistics.raters import (
     MET,
     NOT_MET,

@@ -18,12 +18,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from medlive.statistics.bootstrap import (
-    Floats,
-    bootstrap_means,
-    compare_paired,
-    mean_estimates,
-)
+from medlive.statistics.bootstrap import bootstrap_means
+from medlive.statistics.comparison import compare_paired
+from medlive.statistics.estimate import mean_estimates
+from medlive.statistics.intervals import Floats
 
 MEANS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99)
 PAIRS: Final = (

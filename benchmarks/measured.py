@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from medlive.clock import now
-from medlive.statistics.bootstrap import bootstrap_means, interval
+from medlive.statistics.bootstrap import bootstrap_means
+from medlive.statistics.estimate import percentile_interval
 
 
 def mean_and_interval(values: Sequence[float]) -> dict[str, float]:
     """The mean over queries and its 95 % interval, by the bootstrap over queries (1,000 draws, seed 0)."""
     column = np.array(values, dtype=np.float64)[:, None]
-    ends = interval(bootstrap_means(column)[:, 0])
+    ends = percentile_interval(bootstrap_means(column)[:, 0])
     low, high = np.array(ends, dtype=np.float64).tolist()
     return {"mean": float(column.mean()), "low": low, "high": high}
 

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.statistics.bootstrap import Floats
 from medlive.statistics.contamination import seen_effect
 from medlive.statistics.correlation import spearman
+from medlive.statistics.intervals import Floats
 from medlive.statistics.items import FALSE_ALARMS, analyse_items
 from medlive.statistics.scale import Scale, scale
 

@@ -46,7 +46,7 @@ from .integrity.signing import PublicKey, public_key_of
 from .llm.engine import Engine, EngineIdentity
 from .llm.registry import Registry
 from .snapshot.load import Snapshot, load_snapshot
-from .statistics.bootstrap import Comparison
+from .statistics.comparison import Comparison
 from .statistics.planning import (
     Spread,
     cases_for_drop,

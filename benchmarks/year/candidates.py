@@ -24,7 +24,7 @@ from medlive.llm.ask import Complete
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.llm.registry import Registry
 from medlive.llm.rules.engine import RulesEngine
-from medlive.statistics.bootstrap import holm
+from medlive.statistics.comparison import holm
 from medlive.statistics.contamination import drop, permutation_p
 
 LEVEL = 0.05

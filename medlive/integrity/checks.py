@@ -143,7 +143,7 @@ def run_steps(
     subject: InspectionT,
     steps: Sequence[tuple[str, Callable[[InspectionT, Faults], None]]],
 ) -> tuple[StepResult, ...]:
-    """Run every named step in order and return the results."""
+    """Run every step, (name, function), in order and return the results; a step fails if it adds a fault."""
     results: list[StepResult] = []
     for number, (name, step) in enumerate(steps, start=1):
         subject.note = ""
@@ -191,13 +191,13 @@ def check_signed(
         subject: What is verified.
         faults: Takes the faults.
         document: The file that names the key.
-        key: The key's id and base64 line as the document states them; None: it names none.
+        key: The key's id and base64 line as the document states them; None: the document names no key.
         comments: The expected trusted and untrusted comment.
-        signers: The keys of which one must have signed; without any, the key that the document names.
+        signers: The keys of which one must have signed; if there is none, the key that the document names.
         has_signature: Whether there is a signature.
 
     Raises:
-        Skip: If no key is named or given.
+        Skip: If no key is named or given and there is no signature.
     """
     if key is None:
         if has_signature:
@@ -242,4 +242,5 @@ def check_signed(
 
 
 def _any_of(keys: Sequence[PublicKey]) -> str:
+    """The first keys in words."""
     return " or ".join(f"{key.id_text()}, {key.line()}" for key in keys[:5])

@@ -16,13 +16,13 @@ _CANONICAL = json.JSONEncoder(
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: keys sorted, no spaces, UTF-8 kept, NaN and Infinity refused.
 
-    Raises ValueError for a number that JSON cannot hold and TypeError for a value it cannot.
+    Raises ValueError for a number that JSON cannot hold, and TypeError for another value that it cannot.
     """
     return _CANONICAL.encode(value)
 
 
 def digest_bytes(data: bytes) -> str:
-    """`sha256:` and 64 hexadecimal digits."""
+    """The digest of bytes: `sha256:` and 64 hexadecimal digits."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 

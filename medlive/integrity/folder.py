@@ -1,4 +1,4 @@
-"""Listing and reading an untrusted snapshot's folder without following links, and files that a user names.
+"""Lists and reads the files of an untrusted snapshot's folder, following no link, and reads files that a user names.
 
 A file that a user names may be a link, or a pipe such as `<(…)` whose writer ends; a corpus may not be a pipe.
 """
@@ -38,7 +38,6 @@ _SUM_LINE = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
 FOLDERS = ("data", "figures")
 """The folders in a snapshot's folder."""
 
-
 REQUIRED = (
     "CHANGES.md",
     "LICENSE",
@@ -75,7 +74,7 @@ class Finding:
 
 
 class TooLong(OSError):
-    """A file or a line is longer than anything a snapshot holds: it cannot be read, as with the system's errors."""
+    """A file or a line is longer than any of a snapshot; an OSError, since it cannot be read."""
 
 
 def list_files(root: Path) -> tuple[dict[str, int], list[Finding]]:
@@ -109,6 +108,7 @@ def _list_folder(
     sizes: dict[str, int],
     faults: list[Finding],
 ) -> None:
+    """Add the files of a folder, "" or a name with `/`, to `sizes`, and its other entries to `faults`."""
     # Cut before sorting, since a folder may have a million entries.
     with os.scandir(root / prefix) as entries:
         listed = []
@@ -152,7 +152,7 @@ def sums_text(digests: Mapping[str, str]) -> str:
 
 
 def read_small(path: Path, max_bytes: int = SMALL_FILE_BYTES) -> bytes:
-    """Read a file whole. Raises OSError, as TooLong."""
+    """Read a file whole. Raises OSError, which is TooLong above `max_bytes`."""
     with open_plain(path) as handle:
         if os.fstat(handle.fileno()).st_size > max_bytes:
             raise TooLong(f"{path.name} has more than {max_bytes} bytes")
@@ -174,7 +174,7 @@ def open_given(path: Path) -> io.FileIO:
 
 
 def read_given(path: Path, most: int = GIVEN_BYTES) -> bytes:
-    """Return the bytes of a file that a user named. Raises OSError, as `open_given` and TooLong."""
+    """Return the bytes of a file that a user named. Raises OSError as `open_given`, and TooLong."""
     with open_given(path) as handle:
         return read_to_end(handle, path.name, most)
 
@@ -184,7 +184,7 @@ def read_to_end(
     name: str,
     most: int,
 ) -> bytes:
-    """Return what is left of a file. Raises OSError, as TooLong."""
+    """Return what is left of an open file. Raises OSError, which is TooLong for more than `most` bytes."""
     data = bytearray()
     while block := handle.read(min(1 << 20, most + 1 - len(data))):
         data += block
@@ -194,7 +194,7 @@ def read_to_end(
 
 
 def lines(source: Path | io.FileIO) -> Iterator[bytes]:
-    """Yield the lines of a file, with their ends, split at `\\n` alone. Raises OSError, as TooLong."""
+    """Yield the lines of a file, with their ends, split at `\\n` alone. Raises OSError, and TooLong."""
     opened = open_plain(source) if isinstance(source, Path) else source
     with io.BufferedReader(opened, 256 * 1024) as handle:
         while data := handle.readline(SNAPSHOT_LINE_BYTES):

@@ -1,7 +1,7 @@
 """An append-only log in JSON Lines: one writer at a time, a torn last line mended, nothing ever rewritten.
 
 Also the lock of that one writer (`exclusive`), and reading and writing any file with BadInput and DiskFull in place of
-OSError.
+OSError (`reading`, `read_bytes`, `writing`, `write_whole`).
 """
 
 import errno
@@ -45,7 +45,7 @@ def read_log(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 def rows_of(
     path: Path, notes: list[str], *, named: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a log with their line numbers; lines that hold none are listed in `notes`.
+    """Yield the objects of a log with their line numbers; lines without an object are listed in `notes`.
 
     A file that a user `named` may be a link. A last line that has no end and holds no object is listed as cut off if
     the file is `named`; in other files it is a write under way and is not listed. Raises as `read_log`.
@@ -108,14 +108,14 @@ def lines_of(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 class LogWriter:
-    """Appends rows to a log that this process holds."""
+    """Appends rows to a log whose lock this process holds."""
 
     def __init__(
         self,
         path: Path,
         handle: io.FileIO,
     ) -> None:
-        """`handle` is open for appending, its last line whole, nothing of it waiting to be written."""
+        """`handle` is open for appending and has no buffered bytes; its last line is whole."""
         self._path, self._file = path, handle.fileno()
         self._size = os.fstat(self._file).st_size
 
@@ -138,7 +138,7 @@ class LogWriter:
 
 
 def some(names: Sequence[str], most: int = 5) -> str:
-    """The first names for a message or a page, and how many more there are."""
+    """The first `most` names for a message or a page, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -237,6 +237,7 @@ def open_log(path: Path) -> Iterator[LogWriter]:
 
 
 def _mend(reader: io.FileIO, writer: io.FileIO) -> None:
+    """Give a last line that lacks its end that end, or cut it off if it holds no object."""
     start = size = reader.seek(0, os.SEEK_END)
     pieces: list[bytes] = []
     while start > 0 and not (pieces and b"\n" in pieces[-1]):

@@ -1,4 +1,4 @@
-"""Names that strangers give: the one place where such a name becomes a file below a folder.
+"""Names that strangers give: only here does such a name become a file below a folder.
 
 A stranger is whoever names a file in a request, an archive, a manifest or a list of digests, and whoever may have
 filled a folder that is read or written here. A name is a relative path with `/` between its parts. Files are
@@ -25,10 +25,11 @@ PRIVATE_FOLDER = 0o700
 """Rights of a folder that only its owner may enter."""
 
 _DRIVE = re.compile(r"[A-Za-z]:")
-# a pipe must not make the caller wait
+# O_NONBLOCK: a pipe must not make the caller wait
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Errors of opening a link, or a part of a path that is not of the expected kind
 _NOT_FOLLOWED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR})
 
 
@@ -122,7 +123,7 @@ def walk(
 ) -> Iterator[tuple[str, int]]:
     """Yield everything below `root` in the order of names, folders before what they hold; no link is followed.
 
-    Each is its name relative to `root`, with `/`, and its mode (`stat.S_ISREG`, …), of the entry itself. `below` is
+    Yields an entry's name relative to `root`, with `/`, and its own mode, for `stat.S_ISREG` and its like. `below` is
     where the walk begins: "" or a folder's name with a last `/`. Raises OSError if a folder cannot be read.
     """
     with os.scandir(root / below) as scan:
@@ -164,6 +165,7 @@ def _open(
     parent: int | None,
     name: str,
 ) -> int:
+    """Open one part of the path `name` in a folder's descriptor. Raises UnsafePath for a link or another kind."""
     try:
         return os.open(part, flags, PRIVATE_FILE, dir_fd=parent)
     except OSError as exc:
@@ -175,7 +177,7 @@ def _open(
 
 
 def _as_file(descriptor: int, name: str, mode: str) -> io.FileIO:
-    """A file of an open descriptor; one that is written has no second name."""
+    """The file of an open descriptor, if it is regular; a file to be written must have no second name (hard link)."""
     status = os.fstat(descriptor)
     has_other_name = mode != "rb" and status.st_nlink != 1
     if has_other_name or not stat.S_ISREG(status.st_mode):

@@ -28,6 +28,7 @@ KEY_VARIABLE = "MEDLIVE_SIGNING_KEY"
 FILE_VARIABLE = "MEDLIVE_SIGNING_KEY_FILE"
 
 _PREFIXES = ("untrusted comment: ", "trusted comment: ")
+# Marks of algorithms in minisign's data
 _ED25519 = b"Ed"
 _PREHASHED = b"ED"
 _NO_KDF = b"\0\0"
@@ -36,9 +37,10 @@ _HINT = "give a file as minisign writes it, which exists, or the base64 line of 
 _MAX_TEXT = 16 * 1024
 """The most characters of a key or signature; minisign's own are below 10,000."""
 _PRIME = 2**255 - 19
+# The y of a point of order 8
 _ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
 _SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
-"""Points for which anybody can forge a signature; libsodium refuses them, OpenSSL does not."""
+"""The y of points for which anybody can forge a signature; libsodium refuses them, OpenSSL does not."""
 
 
 class BadSignature(CheckFailed):
@@ -89,7 +91,7 @@ class SecretKey:
 
     @classmethod
     def parse(cls, text: str) -> "SecretKey":
-        """Parse a secret key's file, or its base64 line alone. Raises BadKey if it is none, encrypted or damaged."""
+        """Parse a secret key's file, or its base64 line alone. Raises BadKey if it is no key, encrypted or damaged."""
         data = _parse_key(text, "secret key", 158)
         if data[:6] != _ED25519 + _NO_KDF + _BLAKE2:
             raise BadKey(

@@ -1,4 +1,4 @@
-"""Verified snapshots sent where others find them, and fetched from there.
+"""Publishing of verified snapshots (`publish`), and fetching of published ones (`download`).
 
 The places: a folder in `target`, a bucket in `s3`, the hub in `huggingface`. Imports `snapshot` and below.
 """

@@ -1,7 +1,7 @@
 """Fetches a published snapshot over HTTP or from a folder, and verifies it before it gets its name.
 
-Files that an earlier try fetched whole are not fetched again. Errata that come with it replace those that are here
-only if nothing is undone by that.
+Files that an earlier try fetched whole are not fetched again. Errata that come with a snapshot replace those that are
+here only if no entry is lost by that (`update_errata`).
 """
 
 import asyncio
@@ -71,8 +71,8 @@ async def fetch_snapshot(
 
     Returns:
         `version`, `digest` and `path` of the snapshot; `already`: whether it existed with the same bytes;
-        `errata`: how many concern this version, None if the place has no errata; `errata_kept`: why
-        those that were here already were not replaced, or None; `skipped`: the steps of the verification that were
+        `errata`: how many errata concern this version, None if the source has none; `errata_kept`: why
+        the errata that were here already were not replaced, or None; `skipped`: the steps of the verification that were
         skipped (without pyarrow, say), each with the reason; `trust`: what the signature proves; `why_not`: why the
         snapshot is not publishable, empty where it is.
 
@@ -95,12 +95,15 @@ async def fetch_snapshot(
 
 @dataclass
 class _Fetch:
+    """One fetch from an open source into the folder `out`; `key` must have signed it, None accepts any."""
+
     read: Read
     source: str
     out: Path
     key: PublicKey | None
 
     async def run(self, version: str) -> dict[str, Any]:
+        """Fetch, verify and name a version, and update the errata; returns and raises as `fetch_snapshot`."""
         stated = None
         if version == "latest":
             latest = await self._latest()
@@ -175,6 +178,7 @@ class _Fetch:
         return latest
 
     async def _small(self, name: str, most: int = SMALL_FILE_BYTES) -> bytes | None:
+        """A file's bytes; None if it does not exist. Raises CheckFailed if it is longer than `most` bytes."""
         data = await self.read(name, most)
         if data is not None and len(data) > most:
             raise CheckFailed(f"{name} at {self.source} is longer than {most} bytes")
@@ -183,7 +187,7 @@ class _Fetch:
     async def _file(
         self, name: str, expected: str | None = None, most: int = SMALL_FILE_BYTES
     ) -> bytes:
-        """A file that has to be there, with this sha256."""
+        """The bytes of a file that must exist, and have the sha256 `expected`."""
         if (data := await self._small(name, most)) is None:
             hint = f"check --from; {LATEST} there lists all versions"
             raise BadInput(f"{self.source} has no {name}", hint=hint)
@@ -222,7 +226,7 @@ class _Fetch:
         return self.out / partial
 
     def _write(self, name: str, data: bytes) -> None:
-        """Write a file into the hidden folder, of which a stranger may have made a link."""
+        """Write a file into the hidden folder, which a stranger may have replaced by a link."""
         try:
             with io.BufferedWriter(create_below(self.out, name)) as out:
                 out.write(data)
@@ -232,7 +236,7 @@ class _Fetch:
 
 
 def _sha256(root: Path, name: str) -> str | None:
-    """Return the digest of a plain file below a folder, as in the manifest; None if there is none."""
+    """Return the digest of a plain file below a folder, as in the manifest; None if there is no such file."""
     try:
         with open_below(root, name) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest()
@@ -241,7 +245,7 @@ def _sha256(root: Path, name: str) -> str | None:
 
 
 def parse_manifest(data: bytes, version: str) -> Manifest:
-    """Return the manifest of that version. Raises CheckFailed if it is none, or names other files or too large ones."""
+    """Return the manifest of that version. Raises CheckFailed if `data` is none, or names other or too large files."""
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as exc:
@@ -264,24 +268,24 @@ def update_errata(
     name: str,
     key: PublicKey | None,
 ) -> tuple[Errata, str | None]:
-    """Put errata beside the snapshots of a folder, unless those that lie there are newer.
+    """Put errata beside the snapshots of a folder, unless the errata there are newer.
 
     Signed errata are only replaced by errata of the same signer: of `key`, or of a key that a snapshot in the
-    folder names and that has signed those that are there. Without a key the first ones are trusted as they come.
+    folder names and that has signed the errata there. Without a key, the first errata in a folder are trusted.
 
     Args:
         folder: Where the snapshots lie.
         offered: Errata as a place of publication gives them out.
-        signature: Theirs.
-        name: What they are called in messages.
+        signature: The signature of `offered`.
+        name: The name of `offered` in messages.
         key: The key that must have signed them.
 
     Returns:
-        The errata that hold from now on, and why those that were here are kept; None if they were replaced, or are
-        the same.
+        The errata that the folder has from now on, and why the existing ones are kept; None if they were replaced,
+        or are the same.
 
     Raises:
-        BadInput: If either file is not valid, or the folder cannot be written.
+        BadInput: If the offered or the existing file is not valid, or the folder cannot be written.
         CheckFailed: If what is offered is not signed as it must be.
         DiskFull: If the disk is full.
     """

@@ -1,7 +1,7 @@
 """A dataset repository of the Hugging Face hub: its root is the snapshot, a commit and a tag for each version.
 
-A tag is what does not change there. Files go by the hub's plain LFS upload, which needs nothing but HTTP; what was
-uploaded before a kill is known to the hub by its SHA-256 and not sent again.
+On the hub, tags do not change. Files go by its plain LFS upload, which needs nothing but HTTP; the hub knows what was
+uploaded before a kill by its SHA-256, so that it is not sent again.
 """
 
 import hashlib
@@ -40,8 +40,8 @@ class HubRepository:
     def __init__(self, at: str, *, endpoint_url: str | None = None) -> None:
         """Find the token, in HF_TOKEN or where `hf auth login` keeps it.
 
-        `at` is `organisation/name`, `endpoint_url` another hub. Raises UsageError for another name, MissingExtra
-        without the hub's client, and ServiceUnavailable without a token.
+        `at` is `organisation/name`, `endpoint_url` the address of another hub. Raises UsageError for another name,
+        MissingExtra without the hub's client, and ServiceUnavailable without a token.
         """
         if at.count("/") != 1:
             raise UsageError(

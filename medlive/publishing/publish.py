@@ -1,7 +1,7 @@
 """Publishing: a verified, publishable snapshot is copied to a target, where its files never change again.
 
 Data goes first and SHA256SUMS last: a version without SHA256SUMS is incomplete, and is finished by publishing it
-again. The index, feed and latest.json are made anew from the versions on the target.
+again. The index, feed and latest.json are made again from the versions on the target.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ class PreparedRelease(Release):
     errata: Mapping[str, bytes]
     """errata.json and its signature, by name; empty if there are none beside the snapshot."""
     known_errata: Errata | None = None
-    """All errata that are here, those of snapshots that are not publishable too; None if there are none."""
+    """All errata beside the snapshot, also those of snapshots that are not publishable; None if there are none."""
 
     def check_unpublished(self) -> None:
         """Raise CheckFailed if the snapshot, which is not published yet, shows what must not be given out."""
@@ -115,7 +115,7 @@ def prepare_release(
             files[name] = _entry((folder / name).read_bytes())
     root = folder.parent
     errata, known = {}, None
-    # Those of publishable snapshots where there are both.
+    # If both files exist, the errata of publishable snapshots are published.
     name = PUBLIC_ERRATA if (root / PUBLIC_ERRATA).exists() else ERRATA
     if (root / name).exists():
         try:
@@ -138,6 +138,7 @@ def prepare_release(
 
 
 def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
+    """Verify a snapshot and return its manifest. Raises CheckFailed if it may not be published."""
     report = verify_snapshot(folder, public_key=public_key)
     if not report.ok or report.manifest is None:
         raise CheckFailed(
@@ -169,9 +170,9 @@ def publish(
     `base_url` is the target's address on its pages, None for relative links.
 
     Raises:
-        CheckFailed: If the target has other bytes of this version, a version that cannot be read or is of another
-            line, or errata that ours lack; or if the version is not there and shows what was taken down or identifies
-            a person. Nothing is written then.
+        CheckFailed: If the target has other bytes of this version, a version that cannot be read or descends from
+            other snapshots, or errata that ours lack; or if the version is not there and shows what was taken down or
+            identifies a person. Nothing is written then.
         MedliveError: If the target refuses.
     """
     done = Published(prepared.version, prepared.digest, target.where, prepared.signed)
@@ -249,7 +250,7 @@ def _releases(target: Target) -> list[Release]:
 
 
 def read_release(target: Target, version: str, sums: bytes) -> Release:
-    """Return a complete version on a target, by its SHA256SUMS. Raises CheckFailed if its manifest is another."""
+    """Return a complete version on a target. Raises CheckFailed unless `sums`, its SHA256SUMS, names its manifest."""
     name = folder_name(version)
     data = target.read(f"{name}/manifest.json") or b""
     entry = _entry(data)
@@ -306,6 +307,7 @@ def _update_pages(
 
 
 def _key_of(manifest: Manifest) -> PublicKey | None:
+    """The key that a manifest names."""
     signing = manifest.signing
     return None if signing is None else PublicKey.parse(signing.public_key)
 

@@ -1,4 +1,7 @@
-"""Reads published files from a folder or over HTTP, within limits, and without being led to inner addresses."""
+"""Reads published files from a folder or over HTTP (`open_source`), within limits.
+
+No link and no redirect leads it to a private address.
+"""
 
 import asyncio
 import os
@@ -25,7 +28,7 @@ from medlive.integrity.paths import open_below
 from medlive.snapshot.describe.feed import safe_base
 
 TRIES = 6
-"""How often one file is asked for before its server is given up."""
+"""The most requests for one file."""
 
 PAUSE_S = 1.0
 """Seconds before the second try; doubled each time."""
@@ -79,7 +82,7 @@ def read_below(root: Path, name: str, most: int) -> bytes | None:
 class _Site:
     """A place on the web. Requests go to public addresses alone, whatever a name resolves to.
 
-    A user may name a host of the own network; then it may be asked at that port, and nothing else in there.
+    If the user names a host of the private network, that host may be asked at that port, and no other host in there.
     """
 
     base: httpx2.URL  # As the user named it
@@ -159,7 +162,7 @@ class _Site:
 
 
 _PASSING = (httpx2.TransportError, httpx2.InvalidURL, OSError, UnicodeError)
-"""What may go better at another try."""
+"""Errors that another try may not meet."""
 
 
 def check_redirect(place: httpx2.URL, target: httpx2.URL) -> None:

@@ -20,6 +20,7 @@ _CHECK = (
     " a profile as AWS_PROFILE); docs/publishing.md lists what the key must be allowed to do, and the store"
     " (conditional writes); publish again later: files that came are not sent twice"
 )
+# Error codes of the store: another writer was first; there is no such object
 _RACE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound"})
 
@@ -134,6 +135,7 @@ class S3Target:
         return None if data is None else bytes(data)
 
     def _key(self, name: str) -> dict[str, str]:
+        """The arguments that name an object."""
         return {"Bucket": self._bucket, "Key": self._prefix + name}
 
     def _put(self, item: Item, **condition: str) -> bool:
@@ -152,7 +154,7 @@ class S3Target:
     def _list(
         self, kind: str, field: str, folder: str, **arguments: str
     ) -> Iterator[str]:
-        """The names of what a listing has of this kind."""
+        """Yield the names in a listing of a folder; `kind` is the list in each page, `field` an entry's name."""
         with self._errors():
             paginator = self._client.get_paginator("list_objects_v2")
             place = {"Bucket": self._bucket, "Prefix": self._prefix + folder}

@@ -20,6 +20,7 @@ from medlive.integrity.paths import (
     walk,
 )
 
+# Values of Cache-Control
 IMMUTABLE = "public, max-age=31536000, immutable"
 MUTABLE = "public, max-age=300, must-revalidate"
 PUBLIC_FILE = 0o644
@@ -66,7 +67,7 @@ class Item:
 
     @property
     def base64(self) -> str:
-        """The sha256 as S3 states it."""
+        """The sha256 in base64, as S3 states it."""
         return b64encode(bytes.fromhex(self.sha256)).decode("ascii")
 
     def read(self) -> bytes:
@@ -128,7 +129,7 @@ class FolderTarget:
         return frozenset(path.name for path in self.root.glob("*/"))
 
     def has(self, item: Item) -> bool | None:
-        """Whether what exists under the item's name has its bytes, which are read; None: nothing exists."""
+        """Whether what exists under the item's name has the item's bytes (it is read); None: nothing exists."""
         path = path_below(self.root, item.name)
         if not os.path.lexists(path):
             return None
@@ -158,7 +159,7 @@ class FolderTarget:
                 os.fsync(out.fileno())
             self._make_public(path.parent)
             partial.replace(path)
-            # SHA256SUMS comes last: after a power cut, too, what it names is there.
+            # Also after a power cut, SHA256SUMS (which comes last) names only files that are there.
             sync(path.parent)
         finally:
             partial.unlink(missing_ok=True)

@@ -14,8 +14,8 @@ from .model import Report, judged
 
 LIST = "cases.html"
 MOST_WHOLE = 6
-"""Models up to which a case's page writes each criterion beside each model's verdict; of more, it links to it."""
-_OPENING = 140
+"""With up to this many models a case's page repeats each criterion beside every verdict; with more it links to it."""
+_OPENING = 140  # characters
 _MAIN_ENDS = "</main>"
 _FIELDS = ("month", "language", "specialty", "theme", "source")
 _ABSENT = "not in the run"
@@ -30,13 +30,13 @@ class Entry:
 
     @property
     def mean(self) -> float | None:
-        """Over the models that have a score."""
+        """The mean score over the models that have one; None if none has."""
         known = [s.score for s in self.scores if s and s.score is not None]
         return fmean(known) if known else None
 
     @property
     def open(self) -> int:
-        """Models without a score on it."""
+        """How many models have no score, or none that is wholly graded."""
         return sum(s is None or s.state is not CaseState.SCORED for s in self.scores)
 
     @property
@@ -46,7 +46,7 @@ class Entry:
 
 
 def entries(report: Report) -> list[Entry]:
-    """The cases of all models by id."""
+    """The cases of all models, in the order of their ids."""
     by_id: dict[str, Entry] = {}
     for place, model in enumerate(report.models):
         # With the criteria of every origin, whichever the metric counts.
@@ -102,9 +102,9 @@ def write_case_pages(
     case_entries: Sequence[Entry],
     folder: Path,
 ) -> None:
-    """A page for each case in `folder`, which is empty.
+    """Write a page for each case into `folder`, which is empty.
 
-    Models are added one after the other, so that the texts of one run alone are held at a time.
+    Models are added one after the other, so that only one run's texts are in memory at a time.
     """
     names = [file_name(entry.case.case_id) for entry in case_entries]
     foot = ""
@@ -118,7 +118,7 @@ def write_case_pages(
             "case.html", case=entry.case, fields=_FIELDS, standings=standings
         )
         whole = page(f"medlive: case {entry.case.case_id}", body, nav)
-        # What is the reader's text was escaped: the last end of this kind is the page's own.
+        # Texts of models and forums were escaped, so the last `</main>` is the page's own.
         head, *ends = whole.rpartition(_MAIN_ENDS)
         foot = "".join(ends)
         _append(folder / page_name, head)
@@ -134,10 +134,10 @@ def _add_answers(
     case_entries: Sequence[Entry],
     folder: Path,
 ) -> None:
-    """Add the answers of the model of that number to the pages."""
+    """Add the answers of one model, `report.models[number]`, to the pages."""
     model = report.models[number]
     run = model.run
-    # With their texts, of a copy of the run so that they can be let go of when the model is done.
+    # Grades with their texts; read through a copy of the run, so that they are freed when the model is done.
     grades = replace(run).grades
     cases = {case.case_id: case for case in run.cases}
     for entry in case_entries:

@@ -1,4 +1,4 @@
-"""HTML that holds whatever a model or a forum wrote, and runs none of it: `templates/` with every text escaped."""
+"""HTML from `templates/` (`render`, `page`), every text escaped: nothing that a model or a forum wrote is run."""
 
 import base64
 import hashlib
@@ -18,20 +18,20 @@ from medlive.statistics.charts import Frame, intervals
 from medlive.text.html import NONE, environment, interval, percent
 
 MOST_TEXT = 50_000
-"""Characters of one text that a page shows."""
+"""The most characters of one text that a page shows."""
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff"
 _UNSAFE = re.compile(f"[{_CONTROLS}]")
 """What HTML cannot hold. Line ends and tabs stay."""
 _UNSAFE_OR_TURNING = re.compile(f"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
 """The same, and what would turn the direction of the words that come after it."""
 _NUMBER = re.compile(r"(?<!\w)\d[\d.]{0,7}(?:[-/:]\d[\d.]{0,7}){1,3}(?!\d)")
-"""Short enough for every column: a digest may look like a longer one."""
-_LACKS = '<p class="missing">'
+"""A number or date with separators, short enough for every column; a digest may look like a longer one."""
+_LACKS = '<p class="missing">'  # how the HTML of `missing` begins
 
 
 def clean(value: object) -> object:
-    """What a template writes, before it is escaped: None as a dash, what HTML cannot hold or would turn the words
-    that follow as U+FFFD."""
+    """A template's value, before it is escaped: None becomes a dash, and U+FFFD replaces what HTML cannot hold or what
+    would turn the direction of the words that follow."""
     if value is None:
         return NONE
     if hasattr(value, "__html__"):
@@ -40,7 +40,7 @@ def clean(value: object) -> object:
 
 
 def box(text: str) -> Markup:
-    """A text of any length for an element of its own, that isolates its direction; where it is cut, it says so."""
+    """A text of any length for an element of its own that isolates its direction; a text that is cut says so."""
     shown = escape(_UNSAFE.sub("\ufffd", text[:MOST_TEXT]))
     if len(text) > MOST_TEXT:
         cut = ' <span class="open" lang="en">[cut here: {:,} characters in all]</span>'
@@ -58,25 +58,25 @@ def points(difference: float | None) -> str:
     return NONE if difference is None else f"{100 * difference:+z.1f}"
 
 
-def f(value: float | None) -> str:
+def coefficient(value: float | None) -> str:
     """A coefficient for people, as of agreement or correlation."""
     return NONE if value is None else f"{value:z.3f}"
 
 
 def format_p(value: float | None) -> str:
-    """A p for people: none is 0, however few of the draws went the other way."""
+    """A p for people; it is never written as 0."""
     if value is None:
         return NONE
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def utf8(text: str) -> bytes:
-    """A text as a file; a lone surrogate, which UTF-8 cannot hold and an answer may, as its escape."""
+    """A text as a file's bytes; a lone surrogate, which an answer may hold and UTF-8 cannot, is escaped."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def file_name(case_id: str) -> str:
-    """A file name for a case's page: safe on every system, another one for every id."""
+    """A file name for a case's page: safe on every system, and different for every id."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", case_id)[:40].strip("-")
     digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{readable}-{digest}.html" if readable else f"{digest}.html"
@@ -104,21 +104,21 @@ TEMPLATES.globals |= {
     "interval": interval,
     "points": points,
     "points_around": partial(interval, write=points),
-    "f": f,
-    "around": partial(interval, write=f),
+    "coefficient": coefficient,
+    "around": partial(interval, write=coefficient),
     "format_p": format_p,
     "marked": marked,
     "some": some,
 }
 _PARTS: Any = TEMPLATES.get_template("parts.html").module
 missing: Callable[[str], Markup] = _PARTS.missing
-"""(sentence): what stands where a figure would: what is lacking and how to have it."""
+"""`missing(sentence)`: a paragraph in place of a figure, which says what is lacking and how to get it."""
 soft: Callable[[str], Markup] = _PARTS.soft
-"""(sentence): a remark."""
+"""`soft(sentence)`: a paragraph with a remark."""
 
 
 def render(name: str, **values: Any) -> Markup:
-    """A template's HTML."""
+    """The HTML of a template, filled with `values`."""
     return Markup(TEMPLATES.get_template(name).render(values))
 
 
@@ -133,7 +133,7 @@ class Section:
 
     @property
     def lacking(self) -> bool:
-        """Whether it only says what is missing."""
+        """Whether all its parts only say what is missing."""
         return all(
             part.count("</p>") == 1 and part.strip().startswith(_LACKS)
             for part in self.parts
@@ -162,7 +162,7 @@ def picture(
 
 
 def resource(name: str) -> str:
-    """A file of this package."""
+    """The text of a file of this package."""
     return files("medlive.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -177,7 +177,7 @@ def page(
     """A whole page that runs `script` alone, asks for nothing and needs no other file.
 
     What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
-    would stay dead. `nav`: (address, name) of other pages and parts. `data`: what the script is given.
+    would not run. `nav`: (address, name) of other pages and parts. `data`: what the script reads, as JSON.
     """
     style = resource("style.css")
     scripts = _digest(script) if script else "'none'"
@@ -198,5 +198,6 @@ def page(
 
 
 def _digest(text: str) -> str:
+    """A text's digest as a page's policy names it."""
     digest = hashlib.sha256(utf8(text)).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

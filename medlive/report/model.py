@@ -1,5 +1,5 @@
-"""What a report is made of: the score table, the analyses that go with it where they could be made, and `meta.json` of
-`medlive eval meta`."""
+"""The material of a report (`Report`, made by `analyse`): a score table, the analyses of it that could be made, and
+`meta.json` of `medlive eval meta`."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ Shape = TypeVar("Shape")
 
 @dataclass(frozen=True, kw_only=True)
 class MetaFile(Meta):
-    """What a `meta.json` holds; fields that are added later are passed over."""
+    """What a `meta.json` holds; fields of later versions are ignored."""
 
     format: Literal["medlive-meta"]
     format_version: Literal[1]
@@ -57,7 +57,7 @@ def read_json(
     shape: type[Shape],
     name: str,
 ) -> Shape:
-    """A file as that model; `name` is what medlive calls such files. Raises BadInput."""
+    """Read a JSON file as a `shape`; `name` is what medlive calls such files. Raises BadInput."""
     try:
         return TypeAdapter(shape).validate_json(read_bytes(path))
     except ValidationError as exc:
@@ -70,10 +70,10 @@ def read_meta(
     path: Path,
     judges: Collection[str],
 ) -> Meta:
-    """A `meta.json` of `medlive eval meta`, of one of these judges.
+    """Read a `meta.json` of `medlive eval meta`, which must be about one of `judges`.
 
     Raises:
-        BadInput: If the file is not one.
+        BadInput: If the file is no valid `meta.json`.
         UsageError: If it is of a judge that graded none of the runs.
     """
     meta = read_json(path, MetaFile, "meta.json")
@@ -87,9 +87,9 @@ def read_meta(
 
 
 def spent_on(run: GradedRun, name: str) -> float | None:
-    """The sum of a field of `Usage` over a run's answers; None where one lacks it: a part would pass for the whole.
+    """The sum of a field of `Usage` over a run's answers; None if one lacks it, since a part would pass for the whole.
 
-    An answer that failed counts as nothing where it lacks it.
+    A failed answer that lacks the field counts as 0.
     """
     total: float = 0
     for answer in run.answers.values():
@@ -101,6 +101,7 @@ def spent_on(run: GradedRun, name: str) -> float | None:
     return total
 
 
+# Metric → what it is, in words
 _METRIC = {
     Metric.SAFE: "safe score (complete, but 0 with a confirmed severe harm and at most one half with a moderate "
     "one, mean over cases that are wholly graded and read for harm)",
@@ -115,6 +116,7 @@ _METRIC = {
 
 
 ONE_RUN = "One run alone is compared with nothing: give the run folders of two models or more."
+# Basis of a score table → the cases that are scored, in words
 _BASIS = {
     "own": "each model on its own",
     "common": "those that all are scored on",
@@ -126,7 +128,7 @@ class Report:
     """The material of one report, and the figures as the sections draw them."""
 
     table: ScoreTable
-    arms: tuple[BookArm, ...] = ()
+    arms: tuple[BookArm, ...] = ()  # models with and without evidence
     contamination: ContaminationTable | None = None
     """None: no registry names a cutoff."""
     worst: WorstCases | None = None
@@ -136,14 +138,14 @@ class Report:
     audits: Mapping[str, AuditTable] = field(default_factory=dict)
     """Label → the root causes of that model's lowest scores, where anything is on record."""
     metas: tuple[Meta, ...] = ()
-    """How far graders agree with people, as it was measured."""
+    """How far graders agree with people, as `medlive eval meta` measured it."""
 
     def render(
         self,
         name: str,
         **values: Any,
     ) -> Markup:
-        """A template about this report; its tables say what was overridden to show them."""
+        """Render a template about this report; its tables say what was overridden to show them."""
         return render(
             name,
             report=self,
@@ -182,7 +184,7 @@ class Report:
 
     @property
     def basis(self) -> str:
-        """What every figure and table rests on: metric, interval, cases, grader."""
+        """The basis of every figure and table: metric, interval, cases, grader."""
         return (
             f"{self.table.metric.value} metric; 95 % intervals, bootstrap over cases, {self.table.draws} draws, "
             f"seed {self.table.seed}; cases {self.cases_named} ({_BASIS[self.table.basis]}); "
@@ -196,7 +198,7 @@ class Report:
 
     @property
     def errata_files(self) -> list[str]:
-        """Where errata were looked for, and what was found there."""
+        """For each snapshot, where errata were looked for and what was found."""
         looked_in = set()
         for run in self.table.errata.runs if self.table.errata else ():
             if run.path is None:
@@ -213,7 +215,7 @@ def analyse(
     registry: Registry = EMPTY,
     metas: tuple[Meta, ...] = (),
 ) -> Report:
-    """Everything that can be worked out of a score table, a registry of cutoffs, and what the run folders hold."""
+    """Make the report's material from a score table, a registry of cutoffs, and what the run folders hold."""
     drops = None
     if any(registry.cutoff(m.run.info.model) for m in table.models):
         drops = contamination(table, registry)
@@ -238,7 +240,7 @@ def analyse(
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Each name once."""
+    """The names, each once, in order."""
     return ", ".join(sorted(set(names)))
 
 

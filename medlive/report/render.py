@@ -1,4 +1,4 @@
-"""The report: a folder of pages that need nothing but themselves, with every figure and number as a file too.
+"""Writes the report (`write_report`): a folder of pages that need nothing else, with every figure as data too.
 
 Its first sentences say who leads and what is missing or wrong; one page has several protocols side by side.
 """
@@ -19,7 +19,7 @@ from medlive.evaluation.scoring.fresh import FreshScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some, writing
 from medlive.llm.registry import EMPTY, Registry
-from medlive.statistics.bootstrap import Comparison, pairs_below
+from medlive.statistics.comparison import Comparison, pairs_below
 from medlive.text.html import interval, percent
 
 from .cases import LIST, case_list, entries, write_case_pages
@@ -30,12 +30,12 @@ from .html import (
     utf8,
 )
 from .model import Report, analyse, read_json, unpublishable
-from .sections import SECTIONS, others
+from .sections import SECTIONS, other_slices
 from .tables import WRITERS
 
 
 def portfolio_page(portfolio: Portfolio) -> str:
-    """The page of several protocols."""
+    """The page of a portfolio: several protocols side by side."""
     body = render(
         "portfolio.html",
         portfolio=portfolio,
@@ -51,7 +51,7 @@ def portfolio_page(portfolio: Portfolio) -> str:
 
 
 def read_portfolio(path: Path) -> Portfolio:
-    """A `portfolio.json`, or that of a folder. Raises BadInput."""
+    """Read a `portfolio.json`; `path` is the file or its folder. Raises BadInput."""
     return read_json(
         path / PORTFOLIO if path.is_dir() else path,
         Portfolio,
@@ -67,9 +67,9 @@ Ranked = Sequence[ModelScore | FreshScore]
 
 
 def summarise(report: Report) -> dict[str, str]:
-    """What each sentence is about, and the sentence.
+    """The report's first sentences, each under what it is about.
 
-    The ranking after every cutoff goes first where it rests on enough cases.
+    Who leads is by the ranking after every cutoff if that has enough cases, else by the one on all cases.
     """
     table, fresh = report.table, report.table.fresh
     scored = _scored(table.models)
@@ -87,6 +87,7 @@ def summarise(report: Report) -> dict[str, str]:
 
 
 def _scored(models: Ranked) -> Ranked:
+    """The models that have a score."""
     return [model for model in models if model.overall.value is not None]
 
 
@@ -95,12 +96,13 @@ def tied_with(
     others: Sequence[str],
     pairs: Sequence[Comparison],
 ) -> list[str]:
-    """The others that are not significantly below the leader, those that nothing compares it with among them."""
+    """The others that are not significantly below the leader, also those that were not compared with it."""
     below = pairs_below(pairs)
     return [other for other in others if (other, leader) not in below]
 
 
 def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
+    """Who leads, by how much, and who is tied, in a sentence."""
     first, others = ranked[0], [model.label for model in ranked[1:]]
     score = first.overall
     value = f"{percent(score.value)} % (95 % interval {interval(score.low, score.high)}, n={score.n})"
@@ -113,6 +115,7 @@ def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
 
 
 def _missing(report: Report) -> str:
+    """What is missing or wrong, in a sentence."""
     models = report.models
     missing = []
     if banned := [model.label for model in models if unpublishable(model)]:
@@ -151,7 +154,7 @@ def uncounted(models: Sequence[ModelScore]) -> Iterator[str]:
 
 _TITLE = "medlive: scores on "
 _OURS = f"<title>{_TITLE}".encode()
-"""What the first page of a report holds."""
+"""Bytes that tell a report's first page from other files."""
 PROTOCOLS = "protocols.html"
 
 
@@ -192,7 +195,7 @@ def write_report(
             write_case_pages(report, case_entries, made / "cases")
             shutil.rmtree(out / "cases", ignore_errors=True)
             (out / PROTOCOLS).unlink(missing_ok=True)
-            # First the page by which a report is known, should the rest be cut off.
+            # The first page goes first: by it the folder is known as a report, should the rest be cut off.
             os.replace(made / "index.html", out / "index.html")
             for path in made.iterdir():
                 os.replace(path, out / path.name)
@@ -200,7 +203,7 @@ def write_report(
 
 
 def _check_place(out: Path) -> None:
-    """Raise BadInput where writing would take away or mix with what is not a report's."""
+    """Raise BadInput if the folder holds files other than an earlier report's."""
     first = out / "index.html"
     is_report = first.is_file() and _OURS in first.read_bytes()[:20_000]
     if is_report or not out.exists():
@@ -221,7 +224,7 @@ def index(
 ) -> str:
     """The first page: what was measured, every section, where the cases are."""
     table = report.table
-    sections = [*(make(report) for make in SECTIONS), *others(report)]
+    sections = [*(make(report) for make in SECTIONS), *other_slices(report)]
     facts = {
         "metric": report.metric_in_words,
         "cases": f"{report.cases_named}: {cases}, of which {table.common} are scored for every model",

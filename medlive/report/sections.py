@@ -19,7 +19,7 @@ from medlive.evaluation.scoring.estimates import (
 )
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases
 
-from .html import Section, f, missing, picture, render, soft
+from .html import Section, coefficient, missing, picture, render, soft
 from .model import ONE_RUN, Report, spent_on, unpublishable
 from .tables import beside_rows
 
@@ -34,7 +34,7 @@ _RANKING = (
     "significant differences leave open. Tie group: the models that do not differ from the group's first at 5 %, "
     "after Holm's correction. Bounds: the least and the most that the ungraded and unanswered could make of the score."
 )
-MOST_SUSPECTS = 30
+MOST_SUSPECTS = 30  # cases or criteria in the table
 _SCALE_CAPTION = (
     "Ability: the score that a model would have on all cases here, its own where it has them and elsewhere what the "
     "scores of the others lead to expect. On these cases: only what was not answered is in doubt; a model that "
@@ -109,8 +109,8 @@ def by_value(
     return {value: values[value] for value in sorted(values, key=slice_order)}
 
 
-def others(report: Report) -> Iterator[Section]:
-    """The sections of the slices that have none of their own."""
+def other_slices(report: Report) -> Iterator[Section]:
+    """The sections of the kinds of slices that have none in `SECTIONS`."""
     for kind in (*SLICES, AXIS):
         if kind not in _OWN and by_value(report, kind):
             name = f"by-{kind.replace(' ', '-')}"
@@ -162,7 +162,7 @@ def contamination(report: Report) -> Section:
 
 
 MOST_LISTED = 10
-"""Criteria that the table of each kind lists."""
+"""The most criteria that the table of each sign lists."""
 _NO_CRITERION = "No criterion is graded: nothing is known of what is met."
 
 
@@ -198,12 +198,12 @@ def met_by_criterion(report: Report) -> list[CriterionCount]:
 
 
 def criteria(report: Report) -> Section:
-    """The section: the positive criteria of the lowest share, and the negative ones of the highest that any met; errors
-    by axis (LiveMedBench, Table 3)."""
+    """The section: positive criteria that the smallest share of models met, negative ones that the largest share met;
+    errors by axis (LiveMedBench, Table 3)."""
     rated = met_by_criterion(report)
     if not rated:
         return Section("criteria", "Criteria", [missing(_NO_CRITERION)])
-    # Of equals, those of the most points.
+    # Among equal shares, the most points first.
     rated.sort(key=lambda row: (-abs(row.criterion.points), row.case.case_id))
     positive = [row for row in rated if row.criterion.points > 0]
     harms = [row for row in rated if row.criterion.points < 0 and row.met]
@@ -247,15 +247,16 @@ def overlap(report: Report) -> Section:
 
 
 def _worst(report: Report, worst: WorstCases) -> Markup:
+    """How far the models' worst cases overlap."""
     if not worst.k:
         return missing(
             "The models have too few scored cases in common for worst cases to be compared."
         )
     pairs = worst.jaccard[np.tril_indices(len(worst.jaccard), -1)]
-    mean = f"; the mean over {len(pairs)} pairs is {f(float(pairs.mean()))}"
+    mean = f"; the mean over {len(pairs)} pairs is {coefficient(float(pairs.mean()))}"
     caption = (
         f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
-        f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these."
+        f"such sets share {coefficient(worst.by_chance)}{mean}. No interval: a count of just these."
     )
     return soft(caption) + report.render(
         "matrix.html",
@@ -263,11 +264,12 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
         labels=[model.label for model in report.models],
         rows=worst.jaccard,
         least=0,
-        tooltip=f,
+        tooltip=coefficient,
     )
 
 
 def _profile(report: Report, profiles: Profiles) -> Markup:
+    """Correlations between the values of a kind of slice."""
     n = len(report.models)
     if len(profiles.values) < 2 or np.isnan(profiles.between_values).all():
         return missing(
@@ -293,7 +295,7 @@ def _profile(report: Report, profiles: Profiles) -> Markup:
 
 
 def fisher_interval(r: float, n: int) -> str:
-    """The 95 % interval of Pearson's r by Fisher's z; none for fewer than 4 pairs, or where r is 1 or -1."""
+    """The 95 % interval of Pearson's r by Fisher's z, and n, as text; only n if n < 4 or r is 1 or -1."""
     if n < 4 or abs(r) > 1 - 1e-12:
         return f" (n={n})"
     z, half = math.atanh(r), 1.959964 / math.sqrt(n - 3)
@@ -311,13 +313,13 @@ _LENGTH = (
 )
 
 
-def _written(
+def _from_template(
     name: str,
     title: str,
     template: str,
     caption: str = "",
 ) -> Callable[[Report], Section]:
-    """What makes a section that has no figure."""
+    """Return a function that makes a section from a template alone."""
 
     def make(report: Report) -> Section:
         drawn = report.render(template, causes=tuple(RootCause))
@@ -346,17 +348,17 @@ SECTIONS: tuple[Callable[[Report], Section], ...] = (
     ranking,
     pairs,
     one_scale,
-    _written("length", "Length of answers", "length.html", _LENGTH),
-    _written("missing", "What is missing", "rates.html"),
+    _from_template("length", "Length of answers", "length.html", _LENGTH),
+    _from_template("missing", "What is missing", "rates.html"),
     partial(slices, kind="month", name="months", title="Over time"),
     contamination,
-    _written("books", "Open and closed book", "books.html"),
+    _from_template("books", "Open and closed book", "books.html"),
     partial(slices, kind="specialty", name="specialties", title="By specialty"),
     partial(slices, kind="theme", name="themes", title="By theme"),
     criteria,
     costs,
-    _written("causes", "Root causes", "causes.html"),
+    _from_template("causes", "Root causes", "causes.html"),
     reliability,
     overlap,
 )
-"""What makes each part of the first page, in order; other slices come last, where there are any."""
+"""The functions that make the first page's sections, in order; `other_slices` come after them."""

@@ -19,7 +19,8 @@ from medlive.evaluation.scoring.estimates import ScoreEstimate, Slices, axis_row
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.llm.registry import Cutoff
-from medlive.statistics.bootstrap import Estimate, Standing
+from medlive.statistics.comparison import Standing
+from medlive.statistics.estimate import Estimate
 
 from .html import utf8
 
@@ -42,14 +43,14 @@ _COLUMNS = (
     "few",
     "overridden",
 )
-"""Of `scores.csv`."""
+"""The columns of `scores.csv`."""
 
 
 def _row(
     value: Any,
     **names: str,
 ) -> Any:
-    """The fields of a dataclass, some under other names. None stays."""
+    """The fields of a dataclass, renamed by `names` (old name → new); None for None."""
     if value is None:
         return None
     row = {}
@@ -69,7 +70,7 @@ def _rows(
 
 
 def estimate_row(estimate: Estimate) -> Row:
-    """A mean with everything that belongs to it."""
+    """A mean with its n and interval, and what else a score's estimate has."""
     if isinstance(estimate, ScoreEstimate):
         return {**estimate.row(), "few": estimate.few}
     return {
@@ -81,7 +82,7 @@ def estimate_row(estimate: Estimate) -> Row:
 
 
 def cutoff_row(cutoff: Cutoff | None) -> Row | None:
-    """A cutoff with what it rests on; None is unknown."""
+    """A cutoff with its basis and source; None is unknown."""
     if cutoff is None:
         return None
     return {"cutoff": cutoff.text, "basis": cutoff.basis, "source": cutoff.source}
@@ -91,7 +92,7 @@ def _head(
     kind: str,
     table: ScoreTable,
 ) -> Row:
-    """How a file of figures begins."""
+    """The fields with which a file of figures begins."""
     return {
         "format": f"medlive-{kind}",
         "format_version": 2,
@@ -107,7 +108,7 @@ def _head(
 
 
 def model_row(model: ModelScore) -> Row:
-    """One model's figures, with what they rest on."""
+    """One model's figures, with how its run was made and graded."""
     info = model.run.info
     controls = model.harm.controls
     axis_errors = []
@@ -138,12 +139,13 @@ def model_row(model: ModelScore) -> Row:
 
 
 def _place(standing: Standing | None) -> Row:
+    """A model's tie group and ranks; None for a model that is not ranked."""
     names = ("group", "rank_best", "rank_worst")
     return {name: getattr(standing, name, None) for name in names}
 
 
 def scores_json(table: ScoreTable) -> Row:
-    """`scores.json`: the whole table but the cases."""
+    """`scores.json`: the whole table without the cases."""
     window = table.window
     drops = {}
     for label, drop in table.drops.items():
@@ -219,7 +221,7 @@ def beside_rows(
     table: ScoreTable,
     model: ModelScore,
 ) -> list[tuple[str, ScoreEstimate]]:
-    """What stands beside a model's headline score: the other of complete and paper where they differ, the core."""
+    """The scores shown beside a model's headline score: complete or paper where they differ from it, and the core."""
     own = model.companions
     by_metric = {Metric.COMPLETE: own.complete, Metric.PAPER: own.paper}
     rows = [(metric.value, by_metric[metric]) for metric in table.companion_metrics]
@@ -229,11 +231,11 @@ def beside_rows(
 def score_rows(table: ScoreTable) -> list[Row]:
     """A row for each model and slice.
 
-    The overall score has the slice "overall", what stands beside it "complete" and "paper" (where they differ) and
+    The overall score has the slice "overall", the scores beside it "complete" and "paper" (where they differ) and
     "core", the shares of answers with harm "severe harm", "harm", "severe omission" and "omission"; errors by axis have
     "errors by axis", and their mean is the rate.
 
-    `few` marks what is over fewer than 30 cases and no result; errors by axis, whose n are criteria, have none.
+    `few` marks a figure over fewer than 30 cases, which is no result; errors by axis, whose n are criteria, have none.
     """
     rows: list[Row] = []
     for model in table.models:
@@ -262,13 +264,13 @@ def score_rows(table: ScoreTable) -> list[Row]:
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a text begins that a spreadsheet takes for a formula."""
+"""What a text begins with that a spreadsheet takes for a formula."""
 
 
 def scores_csv(table: ScoreTable) -> str:
-    """`scores.csv`: `score_rows` with what was overridden to show them, and commas.
+    """`scores.csv`: `score_rows`, with a column of what was overridden to show them.
 
-    A text of `_FORMULA` begins with "'".
+    A "'" is put before a text that begins as in `_FORMULA`.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, _COLUMNS, extrasaction="ignore", lineterminator="\n")

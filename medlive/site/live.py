@@ -18,14 +18,14 @@ from .pages import site_files
 from .read import Inputs, read_content
 
 MARK = "assets/site.css"
-"""The file by which a folder is known as a site, which a new one may replace."""
+"""A folder with this file is a site, and a new site may replace it."""
 
 
 def write_site(
     files: Mapping[str, bytes],
     out: Path,
 ) -> None:
-    """Write files by name into a folder, replacing a site that lies there.
+    """Write files by name into a folder, replacing an earlier site.
 
     The folder is complete or not there: it is written beside its place and then renamed. A web server of another
     user may read it, whatever the umask.
@@ -59,16 +59,17 @@ def write_site(
 
 
 _log = logging.getLogger(__name__)
+# Further entries of the navigation: address and text
 _LINKS = (("/snapshots", "Snapshots"),)
 
 
 @dataclass
 class LiveSite:
-    """The files as they were last made."""
+    """The site in memory, for a server: made again when its inputs change."""
 
     inputs: Inputs
     _lock: Lock = field(default_factory=Lock)
-    _state: object = None
+    _state: object = None  # what `_files` were made from
     _files: Mapping[str, bytes] | None = None
 
     def files(
@@ -96,9 +97,9 @@ class LiveSite:
         with self._lock:
             if state == self._state:
                 return self._files
-            # Whatever goes wrong, nothing is given out of an earlier state.
+            # If making them fails, no files of an earlier state are given out.
             self._state, self._files = None, None
-            # The public errata name no hidden snapshot.
+            # The public errata name no hidden snapshot; None: all errata are read.
             use_all = self.inputs.allow_not_publishable or not public_errata.is_file()
             inputs = replace(
                 self.inputs,

@@ -1,5 +1,5 @@
-"""What the site shows, as its pages take it, and all weeks on one scale: models of the boards that one grader graded
-with one template.
+"""What the site shows (`Content`), as its pages take it, and all weeks on one scale (`shared_scales`): models of the
+boards that one grader graded with one template.
 
 The hard cases of each week are chosen by other models than the one that is scored, and fixed for good (docs/scale.md):
 the file `hard.json` lies beside the snapshots and is part of the site.
@@ -26,7 +26,7 @@ from medlive.integrity.log import write_whole, writing
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.model import SnapshotCase
-from medlive.statistics.bootstrap import Standing
+from medlive.statistics.comparison import Standing
 from medlive.statistics.contamination import Drop
 from medlive.statistics.items import LEAST_MODELS, hardest
 from medlive.statistics.scale import Ability
@@ -43,9 +43,9 @@ class HardWeek:
     """One week's hard cases: a third of its cases."""
 
     cases: tuple[str, ...]
-    """For every model that had no part in the choice."""
+    """The hard cases for every model that had no part in the choice."""
     by_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each model that had: as all the others chose."""
+    """Model that had a part in the choice → its hard cases, which all other models chose."""
 
     def cases_for(self, model: str) -> tuple[str, ...]:
         """The cases on which a model is scored."""
@@ -68,17 +68,17 @@ class Week(Release):
 class ModelEntry:
     """A model on one board."""
 
-    slug: str
+    slug: str  # Its name in addresses
     score: ModelScore
     standing: Standing | None
-    """Among the others, on what none of them can have seen; None: not ranked."""
+    """Its place among the others, on cases after every known cutoff; None: not ranked."""
     drop: Drop | None
-    """Past its cutoff, where significant after Holm's correction."""
+    """Its drop past its cutoff, if significant after Holm's correction."""
     worst: tuple[CaseScore, ...]
-    """The lowest first."""
+    """Its lowest scores, the lowest first."""
     tokens: tuple[float, float] | None
-    """Of prompts and answers; None where the bundle does not say."""
-    trust: str
+    """The tokens of prompts and of answers; None where the bundle does not say."""
+    trust: str  # What its bundle's signature proves
 
     @property
     def name(self) -> str:
@@ -132,10 +132,10 @@ class Content:
     left_out: Sequence[tuple[str, str]] = ()
     """Files that are not shown, and why."""
     passages: Mapping[str, Passage] = field(default_factory=dict)
-    """By id, those that criteria rest on and the evidence index holds, of which the titles are shown."""
+    """By id, the passages in the evidence index that criteria are based on; their titles are shown."""
     errata: Errata = field(default_factory=Errata)
     hard: HardWeeks = field(default_factory=dict)
-    """Of weeks whose hard cases were chosen before."""
+    """The hard cases of weeks for which they were chosen before."""
     not_publishable: Sequence[str] = ()
     """Reasons to say on every page; empty: all of it is publishable."""
 
@@ -173,12 +173,12 @@ def load_hard(path: Path) -> HardWeeks:
 
 
 def hard_bytes(weeks: HardWeeks) -> bytes:
-    """The file of these weeks; the same weeks make the same bytes."""
+    """The bytes of `hard.json` for these weeks; the same weeks make the same bytes."""
     return canonical_json(_FILE.dump_python(weeks, mode="json")).encode("utf-8")
 
 
 def fix_hard(path: Path, data: bytes) -> None:
-    """Keep what `hard_bytes` made, unless it lies there or holds no week. Raises BadInput, DiskFull."""
+    """Write what `hard_bytes` made, unless the file has it or it holds no week. Raises BadInput, DiskFull."""
     with writing(path):
         if data != b"{}" and not (path.is_file() and path.read_bytes() == data):
             write_whole(path, data)
@@ -186,11 +186,11 @@ def fix_hard(path: Path, data: bytes) -> None:
 
 @dataclass(frozen=True)
 class SharedScale:
-    """Models over several boards."""
+    """Models of several boards on one scale."""
 
     title: str
     boards: tuple[str, ...]
-    """Their slugs."""
+    """The boards' slugs."""
     table: AbilityTable
     hard: dict[str, HardWeek]
     """Week → its hard cases."""
@@ -214,7 +214,7 @@ def shared_scales(
     boards: Iterable[BoardEntry],
     fixed: HardWeeks | None = None,
 ) -> list[SharedScale]:
-    """One scale for each grader and template.
+    """One scale for the boards that share metric, grader, template and snippets.
 
     Args:
         boards: The newest snapshot first.
@@ -247,7 +247,7 @@ def shared_scales(
 
 
 def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:
-    """What is fixed from now on: what was, and the weeks that were chosen now."""
+    """The hard cases that are fixed from now on: `fixed`, and those of weeks that were chosen now."""
     weeks = dict(fixed)
     for shared in scales:
         if shared.hard:

@@ -1,6 +1,6 @@
-"""The pages, templates with everything escaped, and the files beside them: what the browser scores and searches.
+"""Makes the site's files (`site_files`): pages from templates that escape everything, and data that the browser reads.
 
-A board's cases are JSON, its verdicts two bits a criterion.
+It scores a board from the cases (JSON) and the verdicts (two bits a criterion), and searches the cases' texts.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ CODES = {
     None: 2,
 }
 """Verdict → its two bits; None is ungraded."""
-UNANSWERED = 3
-NOT_READ = "3"
+UNANSWERED = 3  # The two bits where there is no answer
+NOT_READ = "3"  # The digit of an answer that was not read for harm
 _HARM = {
     None: "0",
     Severity.MODERATE: "1",
@@ -128,9 +128,9 @@ SECTIONS = (
     ("downloads.html", "Downloads", "Downloads and citation"),
     ("enter.html", "Enter a result", "Enter a result"),
 )
-"""Name, text of the link, heading."""
+"""The site's sections: file name, text of the link, heading."""
 CASES_A_PAGE = 100
-"""Cases in one page of the list: what a slow line brings in one view."""
+"""Cases on one page of the list, few enough for a slow line."""
 
 Results = Sequence[tuple[BoardEntry, Sequence[tuple[ModelEntry, Sequence[str]]]]]
 """Board → model → how it did on each criterion of a case; nothing where it did not answer."""

@@ -1,4 +1,4 @@
-"""Read what the site shows."""
+"""Reads what the site shows (`read_content`): snapshots, errata, bundles as boards, and titles of passages."""
 
 import json
 from collections import Counter
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 BUNDLES = "bundles"
 """The folder of entered bundles under MEDLIVE_HOME."""
 WORST = 10
-"""Cases listed as a model's worst."""
+"""How many cases are listed as a model's worst."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +81,11 @@ class Inputs:
     """Items of grader checks that people rate blind now; bundles with one of these answers are left out."""
     versions: frozenset[str] | None = None
     """The snapshots that may be shown; None: all."""
-    draws: int = 1000
+    draws: int = 1000  # Of the bootstrap
 
     @property
     def hard_file(self) -> Path:
-        """The weeks' hard cases as they were chosen."""
+        """The file of each week's hard cases."""
         return self.snapshots / HARD
 
 
@@ -190,6 +190,7 @@ def _cases(
 
 
 def _week(root: Path, snapshot: Snapshot) -> Week:
+    """A snapshot's release, and what its ledgers say it changed."""
     sums = read_small(snapshot.path / SUMS)
     assert digest_bytes(sums) == snapshot.digest
     changed: dict[str, int] = {}
@@ -321,7 +322,7 @@ def board_of(
         notes: What to say below it.
         trust: Model → whether its bundle's signature proves its origin.
     """
-    # Ranked is what no model can have seen.
+    # Ranks are on cases that no model can have seen, if cutoffs are known.
     ranked = table.models if table.fresh is None else table.fresh.models
     standings = {model.label: model.standing for model in ranked}
     models = []

@@ -1,4 +1,5 @@
-"""A week as a folder: frozen by `freeze` behind `gates`, loaded by `load`, compared by `diff`.
+"""Snapshots, the frozen cases of a week as a folder.
 
-`verify` checks one, `describe` writes its descriptions for people and machines. Imports `rubric` and below.
+`freeze` writes one, behind the `gates`; `load` reads it and `diff` compares two.
+`verify` checks a snapshot, `describe` writes its descriptions for people and machines. Imports `rubric` and below.
 """

@@ -1,7 +1,8 @@
-"""What a snapshot's files hold, read and checked: the rows of its JSON Lines, and its ledgers, which are written here.
+"""Reads and checks a snapshot's rows (`read_cases`, `RowReader`) and its ledgers (`read_ledgers`); writes the ledgers.
 
-What is wrong with a row is collected, not raised. A ledger (`changes.json`, `holdouts.json`) is JSON with one entry a
-line. Its spelling is fixed to the byte: anything else is a fault, even where it is JSON of the same value.
+`RowReader` collects what is wrong with rows, and does not raise it. A ledger (`changes.json`, `holdouts.json`) is JSON
+with one entry a line. Its spelling is fixed to the byte: anything else is a fault, even where it is JSON of the same
+value.
 """
 
 import io
@@ -44,7 +45,7 @@ class RowReader:
     shape: Shape
     canary: str | None = None  # What every row must state; None accepts any
     trusted: bool = False  # Whether rows were verified, and need not be checked again
-    alone: bool = False  # Whether to leave the criteria out
+    alone: bool = False  # Whether to read the cases without their criteria
     # Lines that hold no row, or are out of order
     faults: Faults = field(default_factory=Faults)
     canaries: Faults = field(default_factory=Faults)  # Rows with another canary
@@ -144,9 +145,9 @@ def read_cases(
 
     Args:
         root: The folder.
-        shape: As its manifest states it.
+        shape: The tables' shape, from the snapshot's manifest.
         trusted: Whether the files were verified, so that only their order is checked.
-        alone: Whether to leave the criteria out, which are most of the rows.
+        alone: Whether to leave out the criteria, which are most of the rows.
 
     Raises:
         BadInput: At the first fault.
@@ -170,7 +171,7 @@ CHANGES = "changes.json"
 HOLDOUTS = "holdouts.json"
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     CHANGES: dict.fromkeys(("added", "revised", "withdrawn"), "case_id"),
-    # Committed to, shown now with their proof, withdrawn without having been shown
+    # Held back behind a commitment, shown now with its proof, withdrawn without having been shown
     HOLDOUTS: {"held": "commitment", "revealed": "case_id", "dropped": "commitment"},
 }
 """Ledger → section → the key by which its entries are in order, each once."""
@@ -225,7 +226,7 @@ def write_ledger(
     head: Mapping[str, Any],
     sections: Iterable[tuple[str, Iterable[Mapping[str, Any]]]],
 ) -> dict[str, int]:
-    """Write a ledger, its entries in the given order; return how many entries each section has."""
+    """Write a ledger: the fields of `head`, then each section's entries; return how many entries each section has."""
     write(canonical_json(dict(head))[:-1].encode("utf-8") + b"\n")
     counts: dict[str, int] = {}
     for name, entries in sections:
@@ -297,7 +298,7 @@ class Ledgers:
     )
     leaks: Faults = field(default_factory=Faults)
     unknown: set[str] = field(default_factory=set)
-    """Fields of entries that this medlive does not know, in words."""
+    """Descriptions of fields that this version of medlive does not know."""
 
     def entries(self, name: str, section: str) -> dict[str, Row]:
         """Return the entries of a section of one ledger, by key; none if the ledger is not valid."""
@@ -321,8 +322,8 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     """Read both ledgers, and check them by themselves and against the manifest."""
     ledgers = Ledgers()
     head = {"canary": manifest.canary, "version": manifest.version}
-    _read(root, CHANGES, {**head, "parent": manifest.parent}, ledgers)
-    _read(root, HOLDOUTS, head, ledgers)
+    _read_into(root, CHANGES, {**head, "parent": manifest.parent}, ledgers)
+    _read_into(root, HOLDOUTS, head, ledgers)
     changes = ledgers.faults[CHANGES]
     if manifest.format_version < 4:
         for name in sorted(ledgers.unknown):
@@ -349,8 +350,8 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     return ledgers
 
 
-def _read(root: Path, name: str, expected: Row, ledgers: Ledgers) -> None:
-    """Add a ledger with this head, or a fault if it is not valid."""
+def _read_into(root: Path, name: str, expected: Row, ledgers: Ledgers) -> None:
+    """Read a ledger into `ledgers`, or add a fault if it is not valid or its head has not the `expected` fields."""
     faults = ledgers.faults[name]
     try:
         head, sections = read_ledger(root, name)
@@ -385,7 +386,7 @@ def _unknown_fields(
 def _check_texts(
     where: str, entry: Row, checked: Container[str], leaks: Faults
 ) -> None:
-    """Note the first address or disguise in the fields of an entry that are not checked otherwise."""
+    """Add the first address or disguise in the texts of an entry, except in `checked` fields, to `leaks`."""
     for text in texts_of({key: entry[key] for key in entry if key not in checked}):
         if leak := find_leak(text):
             leaks.add(where, "plain text without addresses", leak)

@@ -36,11 +36,12 @@ class Change:
     to_revision: int | None = None
     # Of a revised case that was compared; if both are empty, only the revision's number changed
     fields: tuple[Row, ...] = ()
-    """Of each field that changed its `name`, and its `old` and `new` value."""
+    """For each changed field: its `name`, and its `old` and `new` value."""
     criteria: tuple[Row, ...] = ()
-    """Of each criterion `edits`: "added", "removed" or the names of what changed; and the `old` and the `new` row."""
+    """For each changed criterion: `edits` ("added", "removed", or the changed fields), and the `old` and `new` row."""
 
 
+# The fields of a case that are compared
 _CASE_CONTENT = tuple(
     name for name in FIELDS["cases"] if name not in ("case_id", "revision", "canary")
 )
@@ -58,7 +59,7 @@ def diff_snapshots(
 
     Returns:
         `old` and `new`, their versions; `counts` of the cases by kind; `has_reasons`: whether the newer one states
-        reasons, since it continues the older one; and by its kind the first changed cases, by case id, with the
+        reasons, since it continues the older one; and under each kind the first changed cases, by case id, with the
         fields of `Change` and their reason.
 
     Raises:
@@ -137,7 +138,7 @@ def _criteria(
     before: Sequence[Row],
     now: Sequence[Row],
 ) -> Iterator[Row]:
-    """Yield the edits of a rubric, in its present order, then what was removed."""
+    """Yield the changed criteria of a rubric, in its present order, then the removed ones."""
     removed = {row["criterion_id"]: row for row in map(_content, before)}
     compared = list(CRITERION_CONTENT)
     if removed.keys() != {row["criterion_id"] for row in now}:
@@ -153,6 +154,7 @@ def _criteria(
 
 
 def _content(row: Row) -> Row:
+    """A criterion's compared fields."""
     complete = {**OPTIONAL["criteria"], **row}
     return {name: complete[name] for name in CRITERION_CONTENT}
 

@@ -1,4 +1,8 @@
-"""Errata: what was withdrawn after it was frozen, listed beside the frozen folders, which never change."""
+"""Errata: what was withdrawn after it was frozen, listed beside the frozen folders, which never change.
+
+`parse_errata` parses bytes, `read_errata` also checks their signature, `load_errata` does both for a file.
+`write_errata_file` signs and writes Errata, `put_errata` writes bytes and signature as they are.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -30,9 +34,9 @@ ERRATA = "errata.json"
 """The file's name, beside the frozen folders and at the root of every place of publication."""
 SIGNATURE = "errata.json.minisig"
 PUBLIC_ERRATA = "errata-public.json"
-"""The same of the publishable snapshots alone, which the web gives out as `errata.json`; signed as that."""
+"""Errata of publishable snapshots alone; the web gives them out as `errata.json`, and they are signed as that."""
 MOST_REASON = 500
-"""Characters of a public reason."""
+"""The most characters of a public reason."""
 
 
 def _check_storable(text: str) -> str:
@@ -63,15 +67,15 @@ class Erratum(BaseModel, extra="forbid", frozen=True):
     criterion_id: Id | None  # None: the whole case
     reason: Reason
     revision: Annotated[int, Field(ge=1)] | None
-    """Of a criterion: the latest frozen revision of its case that holds it under this id; None for a case."""
+    """The latest frozen revision of the case that holds the criterion under this id; None for a whole case."""
     snapshots: Annotated[tuple[Version, ...], Field(min_length=1)]
-    """The frozen snapshots that hold it, oldest first."""
-    # The first frozen snapshot after these; None while there is none
+    """The frozen snapshots that hold the case or criterion, oldest first."""
+    # The first frozen snapshot after `snapshots`; None while there is none
     fixed_in: Version | None
     origin: Literal["evidence", "consensus"] | None = optional(None)
-    """Of a criterion that does not come from the case's advice; None, and absent in the file, for any other."""
+    """Where a criterion comes from, if not from the case's advice; else None, and absent in the file."""
     reinstated_at: AwareDatetime | None = optional(None)
-    """When the withdrawal was undone; None, and absent in the file, while it stands."""
+    """When the withdrawal was undone; None, and absent in the file, while it is in force."""
 
     @field_serializer("issued_at", "reinstated_at", when_used="json")
     def _format_moment(self, moment: datetime | None) -> str | None:
@@ -92,7 +96,7 @@ class Erratum(BaseModel, extra="forbid", frozen=True):
 
 
 class Errata(BaseModel, extra="forbid", frozen=True):
-    """`errata.json`."""
+    """The content of `errata.json`."""
 
     format: Literal["medlive-errata"] = "medlive-errata"
     format_version: Literal[1] = 1
@@ -106,11 +110,11 @@ class Errata(BaseModel, extra="forbid", frozen=True):
         return self
 
     def affecting(self, version: str) -> tuple[Erratum, ...]:
-        """Return the entries that stand and concern a snapshot."""
+        """Return the entries that were not undone and concern a snapshot."""
         return tuple(entry for entry in self.standing if version in entry.snapshots)
 
     def find_lost(self, known: "Errata") -> str | None:
-        """Return what other errata hold that these lack, which only an older file does; None if nothing.
+        """Return what `known` holds that these lack, which only an older file does; None if nothing.
 
         Entries are never removed, a reinstatement stays, and the snapshots of an entry only become more.
         """
@@ -169,7 +173,7 @@ def load_errata(
     Args:
         path: The file.
         public_key: The key that must have signed it, in `errata.json.minisig` beside it; None skips this check.
-        is_named: Whether a user named the file, so that it may be a link; else it lies in a folder.
+        is_named: Whether a user named the file, so that it may be a link; a file found in a folder may not.
 
     Raises:
         BadInput: If the file is missing or not valid.
@@ -191,7 +195,7 @@ def read_errata(
     name: str,
     public_key: PublicKey | None,
 ) -> Errata:
-    """Parse the bytes of an errata file and, given a key, check its signature; `name` names it in messages.
+    """Parse the bytes of an errata file and, if there is a key, check the signature; `name` is for messages.
 
     Raises:
         BadInput: If the file is not valid.
@@ -226,12 +230,12 @@ def write_errata_file(
     sign: Callable[[bytes], str] | None,
     name: str = ERRATA,
 ) -> Path:
-    """Write errata and their signature, each file as a whole; return the path.
+    """Sign and write errata, each file as a whole; return the path. An unsigned file that is the same is left.
 
     Args:
         folder: Where the frozen snapshots are.
         errata: What the file holds.
-        sign: Signs the file's bytes; None removes a signature of other bytes.
+        sign: Signs the file's bytes; None: no signature, and that of other bytes is removed.
         name: The file's name there.
 
     Raises:
@@ -251,7 +255,7 @@ def put_errata(
     signature: bytes | None,
     name: str = ERRATA,
 ) -> None:
-    """Replace the errata of a folder and their signature, each file as a whole. Raises BadInput, DiskFull."""
+    """Replace the errata of a folder and their signature by these bytes, each file whole. Raises BadInput, DiskFull."""
     beside = f"{name}.minisig"
     if signature is None:
         with writing(folder):

@@ -1,4 +1,4 @@
-"""A slice of a snapshot as LiveMedBench's file: what is exported is data to work with, and no snapshot any more."""
+"""Export a slice of a snapshot as LiveMedBench's file, which is data to work with and no snapshot any more."""
 
 import os
 from pathlib import Path
@@ -12,12 +12,12 @@ from .model import LIVEMEDBENCH_END, livemedbench_piece
 
 
 def export_slice(snapshot: Snapshot, out: Path) -> str:
-    """Write the part's cases into the file `out`, which appears whole or not at all; each holds the canary.
+    """Write the cases of a snapshot, or of a part, into the file `out`, whole or not at all; each holds the canary.
 
     LiveMedBench's scripts and `medlive eval run --cases` read it. Returns the file's digest.
 
     Raises:
-        UsageError: If the part has no cases, or the file exists.
+        UsageError: If there is no case, or the file exists.
         DiskFull, BadInput: If the file cannot be written.
     """
     if os.path.lexists(out):

@@ -56,7 +56,7 @@ Sign = Callable[[bytes, str], str]
 
 
 Entries = Callable[[str], Iterable[Mapping[str, Any]]]
-"""`entries(section)`: those of a section of `contents.SECTIONS`, by its key, as rows; each call reads them again."""
+"""`entries(section)`: the entries of a section of `contents.SECTIONS`, in order of its key; each call reads again."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ def write_snapshot(
 ) -> FrozenSnapshot:
     """Build `<out_root>/medlive-<version>/`; an existing folder is never changed.
 
-    `rows` are in the order of their ids (by code points), `entries` those of the ledgers. `sign` signs SHA256SUMS,
-    and is given exactly when `meta.signing` names its key.
+    `rows` are in the order of their ids (by code points), `entries` gives the ledgers' entries. `sign` signs
+    SHA256SUMS, and is given exactly when `meta.signing` names its key.
 
     Raises:
-        UsageError: If the key is named and not given, or the other way round.
+        UsageError: If the key is named and `sign` is not given, or the other way round.
         CheckFailed: If a row is illegal, there are no rows, or the folder exists with other bytes.
         DiskFull: If the disk is full.
         BadInput: If the folder cannot be written.
@@ -148,7 +148,7 @@ def _build(
     manifest = manifest.model_copy(update={"counts": counts})
     changes = card.changes_md(manifest, numbers, entries)
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as note:
-        note.writelines(changes)  # As they come: there may be one for each case
+        note.writelines(changes)  # Not joined: there may be one for each case
     for name, text in figures.figures(manifest).items():
         write(name, text)
     write("LICENSE", card.licence(manifest.canary))
@@ -196,7 +196,7 @@ def _entry(out: Path, name: str, tally: Tally) -> FileEntry:
 
 
 def _write_rows(rows: Iterable[SnapshotCase], manifest: Manifest, out: Path) -> Tally:
-    """Write the rows; return their tally."""
+    """Write the rows into every data file; return their tally."""
     tally = Tally(manifest.shape)
     columns = manifest.shape.columns
     case_names = [column.name for column in columns["cases"]]
@@ -231,7 +231,7 @@ def _write_rows(rows: Iterable[SnapshotCase], manifest: Manifest, out: Path) -> 
 
 
 def _legal(rows: Iterable[SnapshotCase], manifest: Manifest) -> Iterator[SnapshotCase]:
-    """Yield the rows. Raises CheckFailed at the first that is illegal."""
+    """Yield the rows. Raises CheckFailed at the first illegal one."""
     for case in rows:
         faults = [hit.detail for hit in row_hits(case)]
         if case.first_release not in manifest.line:
@@ -243,7 +243,7 @@ def _legal(rows: Iterable[SnapshotCase], manifest: Manifest) -> Iterator[Snapsho
 
 
 def differences(built: Path, existing: Path) -> list[str]:
-    """Return the names that differ between two folders, with everything that is not a snapshot's file."""
+    """Return the names of files that differ between two folders, and of everything that is no snapshot's file."""
     first, first_faults = list_files(built)
     other, other_faults = list_files(existing)
     differing = {fault.file for fault in (*first_faults, *other_faults)}

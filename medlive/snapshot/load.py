@@ -1,4 +1,4 @@
-"""Loading a snapshot as typed cases, slices and data frames; rows are read when they are asked for."""
+"""Loading a snapshot (`load_snapshot`) as typed cases, slices and data frames; rows are read when they are needed."""
 
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -54,7 +54,7 @@ class Snapshot:
         default=(),
         repr=False,
     )
-    """What the files' status was when the snapshot was opened."""
+    """The data files' `_state` when the snapshot was opened."""
 
     @property
     def version(self) -> str:
@@ -64,7 +64,7 @@ class Snapshot:
     @cached_property
     def cases(self) -> tuple[SnapshotCase, ...]:
         """The cases, all in memory."""
-        # Of the iterator: of itself, Python would ask for the length, which reads all rows.
+        # tuple(self) would first ask for the length, which reads all rows.
         return tuple(iter(self))
 
     def __len__(self) -> int:
@@ -186,19 +186,19 @@ class Snapshot:
         return pa.Table.from_pylist(rows, schema=columns)
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
-        """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""
+        """Return `to_arrow`'s table as a pandas frame, `posted_at` as datetime64. Raises MissingExtra."""
         require("pandas", "a pandas frame")
         return self.to_arrow(table).to_pandas(date_as_object=False)
 
     def to_polars(self, table: Table = "cases") -> "pl.DataFrame":
-        """Return the same as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
+        """Return `to_arrow`'s table as a polars frame, `posted_at` as Date. Raises MissingExtra."""
         require("polars", "a polars frame")
         import polars as pl
 
         return pl.DataFrame(self.to_arrow(table))
 
     def _check_same(self) -> None:
-        """Raise CheckFailed where a file is not the one that was verified."""
+        """Raise CheckFailed if a data file changed after the snapshot was opened."""
         with readable(self.path):
             same = _state(self.path) == self._opened
         if not same:
@@ -244,7 +244,7 @@ def open_snapshot(
     verify: bool = True,
     public_key: "PublicKey | str | Path | None" = None,
 ) -> Snapshot:
-    """Load a snapshot without a word on whether it is publishable, for callers that say it themselves.
+    """Load a snapshot without the warnings of `load_snapshot`, for callers that give their own.
 
     Args:
         path_or_version: Its folder, or a version ("2026.W47", "latest") that `find_snapshot` looks up.
@@ -276,7 +276,7 @@ def open_snapshot(
 
 
 def _state(root: Path) -> tuple[tuple[int, ...], ...]:
-    """Return the part of the data files' status that changes when one is replaced or written to."""
+    """Return what changes in the status of the data files when one is replaced or written to."""
     states: list[tuple[int, ...]] = []
     for path in sorted((root / "data").iterdir()):
         status = path.stat()

@@ -18,7 +18,7 @@ def find_snapshot(
     """Find the folder of a snapshot.
 
     Args:
-        path_or_version: Its path, a version ("2026.W47", "medlive-2026.W47"), or "latest". A path that exists
+        path_or_version: The folder's path, a version ("2026.W47", "medlive-2026.W47"), or "latest". A path that exists
             comes first; a version is looked up in the working folder, then in `snapshots` under the home.
         environment: Environment variables, by default those of the process.
 

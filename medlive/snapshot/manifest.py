@@ -79,7 +79,7 @@ class EngineUse(_Frozen):
 
 
 class EvidenceUse(_Frozen):
-    """The evidence that verdicts rest on."""
+    """The evidence that verdicts are based on."""
 
     retriever: str
     index_digest: str
@@ -125,12 +125,12 @@ class Headroom(_Frozen):
 
     @property
     def is_little(self) -> bool:
-        """Whether ordinary answers stand too high."""
+        """Whether ordinary answers score too high for models to be told apart."""
         return self.ordinary is not None and self.ordinary > LITTLE_HEADROOM
 
     @property
     def words(self) -> str:
-        """The figures in a sentence; empty without any."""
+        """The figures in a sentence; empty if there are none."""
         if self.ordinary is None or self.easy is None:
             return ""
         return (
@@ -152,7 +152,7 @@ def headroom_of(scores: Mapping[float, int]) -> Headroom:
 
 
 class Counts(_Frozen):
-    """How many cases and criteria, and how the cases (by axis and origin: the criteria) divide."""
+    """How many cases and criteria there are, and by value: criteria by axis, origin and tier, cases by the others."""
 
     cases: Count
     criteria: Count
@@ -169,7 +169,7 @@ class Counts(_Frozen):
     """Not written where no criterion has a tier."""
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
-    # Number of criteria → how many cases have as many
+    # Number of criteria → how many cases have that number
     criteria_per_case: dict[str, Count]
     proof: ProofMeans = optional(ProofMeans())
     """Not written where no rubric is proved."""
@@ -215,7 +215,7 @@ class Tally:
                 self._proof[name] += Fraction(_share(figure))
 
     def rows(self, name: str) -> int | None:
-        """Return how many rows a file of the snapshot has; None for one that has none."""
+        """Return how many rows a file of the snapshot has; None for a file without rows."""
         if name == "livemedbench.json" or name.startswith("data/cases."):
             return self.cases
         return self.criteria if name.startswith("data/criteria.") else None
@@ -225,7 +225,7 @@ class Tally:
         by = {name: dict(sorted(counter.items())) for name, counter in self._by.items()}
         proof: dict[str, float] = {"cases": self._proved}
         for name, total in self._proof.items():
-            # Of exact sums: the order of the cases does not matter.
+            # The sums are exact, so that the order of the cases does not matter.
             proof[name] = round(float(total / self._proved), 4)
         return Counts.model_validate(
             {
@@ -245,6 +245,7 @@ def _share(figure: float) -> float:
     return min(max(figure, 0.0), 1.0)
 
 
+# Fields of cases, and below of criteria, that are counted by value; then the counts that are not by value
 _FIELDS = (
     "language",
     "source",
@@ -275,14 +276,14 @@ class Signing(_Frozen):
 
 
 class AuditLogHead(_Frozen):
-    """The log of what people did, when the cases were selected: it shows later that no entry was cut off."""
+    """The state of the audit log when the cases were selected: it shows later whether entries were cut off."""
 
     entries: Count
-    head: Digest | None  # Of the last entry; None: there was none
+    head: Digest | None  # The last entry's digest; None: there was no entry
 
 
 class Partial(_Frozen):
-    """How far a week was that was frozen before all threads queued for it were decided."""
+    """How far a week was that was frozen before all threads that were queued for it were decided."""
 
     decided: Count
     queued: Count
@@ -331,7 +332,7 @@ class SnapshotMeta(Stated):
 
 
 class _Format(_Frozen):
-    """What a manifest is: checked before its other fields, so that a later format is reported first."""
+    """A manifest's format, checked before its other fields, so that a later format is reported first."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
     format_version: int = FORMAT_VERSION
@@ -349,7 +350,7 @@ class _Format(_Frozen):
 
 
 class Manifest(SnapshotMeta, _Format):
-    """`manifest.json`."""
+    """The content of `manifest.json`."""
 
     # Required here: a field that a file lacks must not be read as "none".
     lineage: tuple[Ancestor, ...]
@@ -373,6 +374,7 @@ class Manifest(SnapshotMeta, _Format):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
+        """Check that an old format has no unknown field, and that a new one has the known columns unchanged."""
         if self.format_version < 4:
             if names := [*unknown_fields(self), *self.columns, *self.enumerations]:
                 raise ValueError(f"unknown fields {', '.join(names)[:200]}")
@@ -394,14 +396,14 @@ class Manifest(SnapshotMeta, _Format):
 
     @property
     def shape(self) -> Shape:
-        """Its columns and enumerations."""
+        """The snapshot's columns and enumerations."""
         if self.format_version < 4:
             return shape_of(self.format_version)
         return Shape(self.columns, self.enumerations)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What it names and this medlive does not know, in words."""
+        """What it names and this medlive does not know, one description each."""
         fields = [f"field {name!r} of manifest.json" for name in unknown_fields(self)]
         return (*self.shape.unknown_names(), *fields)
 

@@ -1,7 +1,7 @@
 """The snapshot's rows: a frozen case and its criteria, as every file of a snapshot spells them; and what a snapshot is
 known by: its version, its folder's name, its canary and what its signature says.
 
-A case does not know in which snapshot it stands: `stamped` adds the canary of that snapshot to its rows.
+A case does not name its snapshot: `stamped` adds the canary of the snapshot to its rows.
 
 The shape of a snapshot is the columns of its tables and the values of its enumerations. From format 4 on the manifest
 states both. A reader accepts columns and values that the manifest names and it does not know, and says so; only a
@@ -37,7 +37,7 @@ VERSION = re.compile(r"(?P<year>[0-9]{4})\.W(?P<week>[0-9]{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
 
 CASE_ID = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")
-"""What may be an id: no space, slash or control character, since ids become file names and anchors."""
+"""What an id may be: no space, slash or control character, since ids become file names and anchors."""
 
 
 class WithdrawalKind(StrEnum):
@@ -187,6 +187,7 @@ FIELDS: Mapping[Table, Mapping[str, str]] = {
 
 
 def _known(row: SnapshotCase | SnapshotCriterion, table: Table) -> dict[str, Any]:
+    """A row's columns that this medlive knows, without the canary."""
     return {name: getattr(row, name) for name in FIELDS[table] if name != "canary"}
 
 
@@ -205,8 +206,8 @@ OPTIONAL: Mapping[Table, Mapping[str, str | None]] = {
     },
     "criteria": {"origin": "advice", "source": "", "tier": "", "asked": ""},
 }
-"""Table → the columns that a snapshot may lack, with the value that its rows then have. Every column that is added
-is listed here: commitments to held-out cases hold on while it has that value."""
+"""Table → the columns that a snapshot may lack, with the value that its rows then have. Every new column is listed
+here: an older commitment to a held-out case remains valid while the column has that value."""
 
 
 def case_from_rows(
@@ -217,8 +218,8 @@ def case_from_rows(
     """Return the case of valid rows.
 
     Args:
-        row: The case's.
-        criteria: Those of its criteria.
+        row: The case's row.
+        criteria: The rows of its criteria.
         unknown: Table → the columns that this medlive does not know, with their defaults.
 
     Raises:
@@ -239,7 +240,7 @@ def _arguments(
     row: Mapping[str, Any],
     unknown: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """A row without what its snapshot adds to it, unknown columns apart."""
+    """A row without the canary, its unknown columns apart under `further`."""
     own = dict(row)
     own.pop("canary", None)
     further = {}
@@ -275,6 +276,7 @@ def commitment(case: SnapshotCase, salt: str) -> str:
 def _without_defaults(
     row: Mapping[str, Any], defaults: Mapping[str, str | None]
 ) -> dict[str, Any]:
+    """The columns that have another value than their default."""
     own = {}
     for name, value in row.items():
         if (name, value) not in defaults.items():

@@ -1,8 +1,8 @@
 """The parquet twins of the JSON Lines, derived from the rows; the manifest names the library that wrote them.
 
-Those of strangers are compared in a process whose memory the system limits: run as a program this module is that
-process. What to compare comes in on stdin, the files as open descriptors, and one line of JSON goes out. A footer or
-page may claim any size; what it makes the decoder ask for is refused by the system.
+`compare_twins` compares files of strangers in a child process whose memory the system limits; it runs this module as a
+program. The child gets the comparisons on stdin and the files as open descriptors, and prints a line of JSON for each
+comparison. A footer or page may claim any size; the system refuses the memory that the decoder then asks for.
 
 pyarrow comes with the extra `service` only, so it is imported inside the functions.
 """
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_PER_GROUP = 5_000
-"""Fixed, since it decides the file's bytes and bounds the writer's memory."""
+"""A fixed number, since it decides the file's bytes and bounds the writer's memory."""
 
 CANARY_KEY = "medlive.canary"
 """The key of the canary in a file's metadata."""
 
 MEMORY_BYTES = 128 * 2**20
-"""What a comparison may take beyond the loaded libraries, whatever is compared."""
+"""Bytes that the child may take beyond the loaded libraries, whatever it compares."""
 MEMORY_FACTOR = 8
-"""And for each byte of the twins: a row group is held as text, as Python values and as two tables."""
-SECONDS = 3600.0
+"""Further bytes for each byte of the JSON Lines: a row group is in memory as text, Python values and two tables."""
+SECONDS = 3600.0  # for all comparisons
 
 _SPARING = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -47,14 +47,14 @@ _SPARING = {
     "OMP_NUM_THREADS": "1",
     "ARROW_IO_THREADS": "1",
 }
-"""One thread and the system's allocator: address space is taken as it is used."""
+"""Variables for the child: one thread and the system's allocator, so that address space is taken as it is used."""
 
 Comparison = tuple[int, int, Sequence[Column], str]
 """The arguments of `find_difference`."""
 
 
 def schema(columns: Iterable[Column]) -> "pa.Schema":
-    """The columns of known types: strings, 32-bit integers, doubles, and `posted_at` as a date."""
+    """The arrow schema of the columns of known types: strings, 32-bit integers, doubles, and `posted_at` as a date."""
     import pyarrow as pa
 
     types = {int: pa.int32(), float: pa.float64(), str: pa.string()}
@@ -72,7 +72,7 @@ def parquet_writer(
     columns: Iterable[Column],
     canary: str,
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Write rows into one parquet file with fixed settings, a row group at a time: yields what adds a row.
+    """Write rows into one parquet file with fixed settings, a row group at a time: yields a function that adds a row.
 
     The canary goes into the key-value metadata, which is not compressed. At the end the remaining rows and the footer
     are written.
@@ -128,8 +128,8 @@ def find_difference(
 
     Args:
         source: The descriptor of the open parquet file.
-        twin: That of its JSON Lines.
-        columns: The snapshot's.
+        twin: The descriptor of its open JSON Lines.
+        columns: The snapshot's columns of this table.
         canary: What the file's metadata must state.
 
     Returns:
@@ -195,7 +195,7 @@ def _check_columns(
 def compare_twins(
     comparisons: Sequence[Comparison],
 ) -> list[str | ValueError | None]:
-    """Return for each pair of files what `find_difference` returns, or the fault that it raises."""
+    """Return for each comparison, run in the child, what `find_difference` returns or the fault that it raises."""
     files: list[int] = []
     limit = MEMORY_BYTES
     for source, twin, _, _ in comparisons:
@@ -231,7 +231,7 @@ def compare_twins(
 
 
 def main() -> None:
-    """Compare what stdin asks for, with as many bytes beyond what the libraries took as the argument says."""
+    """Run the comparisons on stdin; the argument is how many bytes they may take beyond the loaded libraries."""
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401  (loaded before the limit)
 

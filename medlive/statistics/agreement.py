@@ -1,6 +1,6 @@
 """Agreement between raters: Gwet's AC1, Cohen's kappa and macro-F1 (docs/method.md §3).
 
-Each is a function of counts over the last axes: counts add up over cases, so that one product of weights and
+Each is computed from counts along the last axes. Counts add up over cases, so that one product of weights and
 counts gives every draw of a bootstrap.
 """
 
@@ -13,7 +13,7 @@ def rater_sums(
     codes: Places,
     categories: int,
 ) -> Floats:
-    """What AC1 of several raters adds up over items: (items x 3 + categories).
+    """What `ac1_of_sums` needs of each item, to be summed over items: (items x 3 + categories).
 
     `codes` is (items x raters), 0 to categories-1, or -1 for no rating. The columns are: the share of equal pairs,
     whether there is a pair, whether there is a rating, and the share of the ratings that are each category.
@@ -48,7 +48,7 @@ def ac1_of_sums(sums: Floats) -> Floats:
 
 
 def _ac1(equal: Floats, shares: Floats) -> Floats:
-    """AC1 by the share of equal pairs, and that of each category; 1 with one category."""
+    """AC1 from the share of equal pairs and each category's share of the ratings; 1 with one category."""
     categories = shares.shape[-1]
     if categories < 2:
         return np.where(
@@ -62,7 +62,7 @@ def _ac1(equal: Floats, shares: Floats) -> Floats:
 
 
 def equal_of_tables(tables: Floats) -> Floats:
-    """The share of equal ratings of tables (… x Q x Q), first rater by second; NaN for an empty one."""
+    """The share of equal ratings in tables (… x Q x Q) of two raters, Q categories each; NaN for an empty table."""
     equal = np.trace(tables, axis1=-2, axis2=-1)
     return quotient(
         equal,
@@ -71,7 +71,7 @@ def equal_of_tables(tables: Floats) -> Floats:
 
 
 def ac1_of_tables(tables: Floats) -> Floats:
-    """AC1 of tables (… x Q x Q) of at least two categories; NaN for an empty one."""
+    """AC1 of tables (… x Q x Q) of at least two categories; NaN for an empty table."""
     ratings = tables.sum(axis=-1) + tables.sum(axis=-2)
     return _ac1(
         equal=equal_of_tables(tables),
@@ -80,7 +80,7 @@ def ac1_of_tables(tables: Floats) -> Floats:
 
 
 def kappa_of_tables(tables: Floats) -> Floats:
-    """Cohen's kappa of tables (… x Q x Q); NaN for an empty one and where both use one category alone."""
+    """Cohen's kappa of tables (… x Q x Q); NaN for an empty table and where both raters use one category alone."""
     n = tables.sum(axis=(-2, -1))
     by_first = tables.sum(axis=-1)
     by_second = tables.sum(axis=-2)
@@ -101,11 +101,11 @@ def macro_f1_of_tables(
     *,
     occurring: bool = False,
 ) -> Floats:
-    """Macro-F1 of tables (… x labels x said): row the true label, column what was said of it.
+    """Macro-F1, the mean of the labels' F1, of tables (… x true labels x ratings); NaN for an empty table.
 
-    Columns beyond the labels are invalid ratings, which are wrong and no rating of a label. As `macro_f1`; NaN for
-    an empty table. `occurring` takes the mean over those labels alone that one side used, so that full agreement
-    on a single label is 1 and not 1/2: for tables as small as a case's.
+    Columns beyond the labels are invalid ratings, which are wrong and no rating of a label. A label that occurs
+    neither as true nor as a rating counts as 0. `occurring` leaves such labels out, so that full agreement on a
+    single label is 1 and not 1/2: for tables as small as a case's.
     """
     labels = tables.shape[-2]
     valid = tables[..., :labels]

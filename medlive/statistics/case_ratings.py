@@ -11,7 +11,9 @@ from typing import Unpack
 import numpy as np
 
 from .agreement import macro_f1_of_tables
-from .bootstrap import Draws, Estimate, Floats, estimate
+from .bootstrap import Draws
+from .estimate import Estimate, estimate
+from .intervals import Floats
 from .raters import LEAST_ITEMS, equal_and_ac1, mean_of
 
 ASPECTS: Mapping[str, int] = {
@@ -27,7 +29,7 @@ class AspectQuality:
     """Figures for one aspect, with 95 % intervals over bootstrap draws of cases."""
 
     aspect: str
-    values: int
+    values: int  # How many the aspect's scale has
     raters: Mapping[str, Estimate]
     """The share of each rater's ratings that are 1 or more."""
     ac1: Estimate
@@ -54,8 +56,8 @@ def aspect_figures(
     Args:
         aspect: One of `ASPECTS`.
         cases: Item → its case. The draws depend on the order of the items.
-        ratings: Item → rater → value; items without any are passed over.
-        raters: Whose ratings count.
+        ratings: Item → rater → value; items that nobody rated are passed over.
+        raters: The raters whose ratings count.
         how: How cases are drawn.
     """
     values = ASPECTS[aspect]
@@ -90,7 +92,7 @@ def aspect_figures(
     macro_f1 = equal
     several = (codes >= 0).sum(axis=1) > 1
     if several.sum() >= LEAST_ITEMS:
-        # The last row, which -1 names, is of zeros: no rating
+        # -1 (no rating) takes the last row, which is all zeros without its last column.
         rated_as = np.eye(values + 1)[codes[several]][..., :values]
         first, second = np.triu_indices(len(raters), 1)
         # (items x pairs of raters x values x values)

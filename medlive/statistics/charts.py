@@ -1,9 +1,9 @@
-"""Charts as SVG text: bars, columns and histograms, for a snapshot's card and the pages of the audit.
+"""Charts as SVG text (`bars`, `intervals`, `columns`, `histogram`), for a snapshot's card and the audit's pages.
 
 The same values make the same bytes on every machine: no clock, no font is measured, no script, nothing fetched.
 Every chart brings its own background, in light and in dark where the viewer says which, so that it reads on any
 page. It is 440 units wide, so that its text is still about 10 px where a telephone shows it on 328 px. The numbers
-stand beside or on the marks, and in `<desc>` for who hears the chart instead of seeing it.
+are beside or on the marks, and in `<desc>` for those who hear the chart instead of seeing it.
 """
 
 import hashlib
@@ -15,18 +15,19 @@ from dataclasses import dataclass
 from itertools import chain
 
 WIDTH = 440
-"""Units of a chart; at its natural size one is a pixel."""
+"""The width of a chart in units; one unit is a pixel at its natural size."""
+# Also in units: margin, width inside it, sizes of text, height of a row
 _PAD = 14
 _INNER = WIDTH - 2 * _PAD
 _SIZE = 14
 _SMALL = 12
 _ROW = 23
 _MOST_TEXT = 300
-"""Characters of one text that any chart tells; the rest of a longer one is cut with an ellipsis."""
+"""The most characters of one text in a chart; a longer one is cut, and ends in an ellipsis."""
 _MOST_NOTE = 1_500
-"""The same for the note under a chart, which says what its figures rest on."""
+"""The same for the note under a chart."""
 
-# The families that hold Chinese on the usual systems come after each system's own face.
+# The families that hold Chinese on the usual systems come after each system's own font.
 _STYLE = (
     ".mc{font-family:system-ui,-apple-system,'Segoe UI','Noto Sans','PingFang SC','Hiragino Sans GB',"
     "'Microsoft YaHei','Noto Sans CJK SC','WenQuanYi Micro Hei',sans-serif;"
@@ -41,9 +42,9 @@ _STYLE = (
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-"""What XML cannot hold, and what turns a line's direction or breaks it."""
+"""Characters that XML cannot hold, or that turn a line's direction or break it."""
 
-# Widths in thousandths of the size, those of the widest of the usual faces; whatever is not listed takes 640.
+# Widths of characters in thousandths of the font size, by the widest of the usual fonts; 640 for all others.
 _WIDTHS = {
     **dict.fromkeys("ijlI.,:;'|! ", 320),
     **dict.fromkeys("frt()[]-/\\", 410),
@@ -56,7 +57,7 @@ _WIDTHS = {
 
 @dataclass(frozen=True)
 class Frame:
-    """What a chart says of itself."""
+    """The texts around a chart."""
 
     title: str
     description: str  # One sentence for `<desc>`; the values are added to it
@@ -66,7 +67,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Bar:
-    """One labelled value, not negative; `text` is how it is written, the value itself where it is empty."""
+    """One labelled value, not negative; `text` is how it is written; if it is empty, the value itself."""
 
     label: str
     value: float
@@ -86,7 +87,7 @@ def number(value: float) -> str:
 def plain(text: str, most: int = _MOST_TEXT) -> str:
     """A text on one line, as XML may hold it: other characters become U+FFFD, line ends and tabs a space.
 
-    One of more than `most` characters is cut, and ends in an ellipsis.
+    A text of more than `most` characters is cut, and ends in an ellipsis.
     """
     if len(text) > most:
         text = text[: most - 1] + "…"
@@ -98,9 +99,9 @@ def bars(
     frame: Frame,
     groups: Mapping[str, Sequence[Bar]],
 ) -> str:
-    """Horizontal bars, their values behind them and their labels before them.
+    """Horizontal bars on one scale, with labels before and values behind them.
 
-    `groups` are bars by heading, on one scale; an empty heading takes no room.
+    `groups` are bars by heading; an empty heading is not written.
     """
     every = list(chain.from_iterable(groups.values()))
     drawing = _Drawing(frame, every)
@@ -143,9 +144,9 @@ def intervals(
     frame: Frame,
     rows: Sequence[tuple[str, float, float | None, float | None]],
 ) -> str:
-    """Values with the ends of their intervals, where they have one: a mark on a line, on one scale that has 0.
+    """Values as marks on one scale that includes 0, with lines for the intervals of those that have one.
 
-    Labels stand above.
+    `rows` are (label, value, low, high). A row's label and figures are above its mark.
     """
     values = []
     ends = [0.0]
@@ -198,9 +199,9 @@ def columns(
     *,
     gap: float = 0.25,
 ) -> str:
-    """Upright columns in the order given, such as months; labels under as many of them as there is room for.
+    """Upright columns in the order of `values`, such as months, with as many labels under them as fit.
 
-    `gap`: the share of a column's room that stays empty.
+    `gap` is the share of the width for one column that is empty.
     """
     out = _Drawing(frame, values)
     if not values:
@@ -258,7 +259,7 @@ def histogram(
     frame: Frame,
     counts: Mapping[int, int],
 ) -> str:
-    """How often each whole number occurs, the ones between that do not occur included."""
+    """Columns for how often each whole number from the least to the greatest occurs, or that it does not."""
     values = []
     for value in range(min(counts, default=0), max(counts, default=-1) + 1):
         values.append(Bar(str(value), counts.get(value, 0)))
@@ -274,7 +275,7 @@ def _tick_step(most: float) -> float:
 
 
 def _width(text: str, size: int) -> float:
-    """About how wide a text is drawn: from a small table, since the viewer's font is not known here."""
+    """About how wide a text is drawn, in units: by a small table, since the viewer's font is not known."""
     # By code point and not by Unicode's tables, which differ between versions of Python.
     whole = 0
     for character in plain(text):
@@ -288,6 +289,7 @@ def _fit(
     room: float,
     size: int,
 ) -> str:
+    """A text, cut with an ellipsis where it is wider than `room` units."""
     if _width(text, size) <= room:
         return text
     while text and _width(text + "…", size) > room:
@@ -317,7 +319,7 @@ def _unit(value: float) -> str:
 
 
 class _Drawing:
-    """SVG as it is put together from the top down; `y` is where the next thing may begin."""
+    """An SVG file that is put together from the top down; `y` is where the next thing may begin."""
 
     def __init__(
         self,
@@ -327,7 +329,7 @@ class _Drawing:
         self._frame, self._values = frame, values
         self._parts: list[str] = []
         self.y = 12.0
-        # As if of 19 units: bold text is wider than the table's.
+        # Wrapped as if of size 19, drawn at 16: bold text is wider than the table says.
         for row in _wrap(plain(frame.title), 19):
             self.y += 21
             self.text(_PAD, self.y - 4, row, classes="mc-h")
@@ -357,9 +359,9 @@ class _Drawing:
         bar: Bar,
         *marks: tuple[float, float, float, float, str],
     ) -> None:
-        """Draw rectangles (left, top, width, height, class) that say a value to who points at them.
+        """Draw rectangles (left, top, width, height, class) that show a value's text when pointed at.
 
-        One of no size is left out, one that would be too thin to see is a unit wide.
+        A rectangle without a size is left out; one too thin to see is drawn 1 unit wide or high.
         """
         text = plain(f"{bar.label}: {bar.written}")
         self._parts.append(f"<g><title>{_escape(text)}</title>")
@@ -388,7 +390,7 @@ class _Drawing:
     def heading(self, text: str) -> None:
         """Write the heading of a group."""
         self.y += 17
-        # Bold text is wider than the table's.
+        # Bold text is wider than the table says.
         self.text(
             _PAD,
             self.y,
@@ -406,7 +408,7 @@ class _Drawing:
         return self.svg()
 
     def svg(self) -> str:
-        """The whole file, with a line end."""
+        """The whole file: frame, style and marks, with a line end."""
         for row in _wrap(plain(self._frame.note, _MOST_NOTE), _SMALL):
             self.y += 16
             self.text(_PAD, self.y, row, classes="mc-m mc-s")

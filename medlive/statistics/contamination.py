@@ -1,8 +1,9 @@
-"""Estimators of how much of a score is memory: drops past a cutoff, with what else could have made them.
+"""Estimators of how much of a score is memory: drops past a training cutoff, and checks of other causes.
 
-Everything is on (items,) or (items x models) arrays of scores, NaN where absent; a side is 0 for an item that the
-model may have seen, 1 for one that it cannot have seen, -1 for one left out. docs/contamination.md defines each
-estimator and says what it assumes.
+`drop` compares an item's two sides, `adjusted_drop` does so at equal strata, `seen_effect` nets out difficulty and
+ability, `placebos` shows drift. Scores are (items,) or (items x models) arrays, NaN where absent. An item's side is 0
+(`PRE`) if the model may have seen it, 1 (`POST`) if it cannot have, -1 if it is left out. docs/contamination.md
+defines each estimator and says what it assumes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,31 +12,22 @@ from typing import Unpack
 
 import numpy as np
 
-from .bootstrap import (
-    Flags,
-    Floats,
-    Places,
-    Resampling,
-    bootstrap_groups,
-    interval,
-    known_or_none,
-    mean_estimate,
-    over_draws,
-)
-from .intervals import LEAST_CLUSTERS, gap_bounds, quotient
+from .bootstrap import Resampling, bootstrap_groups, over_draws
+from .estimate import known_or_none, mean_estimate, percentile_interval
+from .intervals import LEAST_CLUSTERS, Flags, Floats, Places, gap_bounds, quotient
 
 Sides = Places
 PRE = 0
 POST = 1
 
 _BLOCK = 2_000_000
-"""Random numbers, or products, held at a time."""
-_EPSILON = 1e-12
+"""Random numbers, or products, in memory at a time."""
+_EPSILON = 1e-12  # differences within rounding are equal
 
 
 @dataclass(frozen=True)
 class Drop:
-    """The mean of what may have been seen less that of what cannot have been."""
+    """The mean on items that may have been seen (`pre`) less the mean on those that cannot have been (`post`)."""
 
     n_pre: int
     n_post: int
@@ -46,7 +38,7 @@ class Drop:
     low: float | None = None
     high: float | None = None
     p: float | None = None
-    """Two-sided, by `permutation_p`; None where that was not asked for."""
+    """Two-sided, by `permutation_p`; None where the caller did not compute it."""
 
 
 def drop(
@@ -56,8 +48,8 @@ def drop(
 ) -> Drop:
     """The drop between the two sides, with its interval over draws of clusters.
 
-    The interval combines those of the two means (MOVER); of values that are not all in [0, 1], differences of two
-    runs say, it is the percentile of the draws.
+    The interval combines those of the two means (`gap_bounds`). Where values are not all in [0, 1], such as
+    differences of two runs, it is the percentile interval of the draws.
     """
     sides = np.where(
         np.isnan(values),
@@ -87,7 +79,7 @@ def drop(
             groups = [np.flatnonzero(sides == side) for side in (PRE, POST)]
             drawn = bootstrap_groups(values[:, None], groups, **how)
             gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
-            low, high = interval(gaps)
+            low, high = percentile_interval(gaps)
     return Drop(
         n_pre=pre.n,
         n_post=post.n,
@@ -105,10 +97,10 @@ def permutation_p(
     permutations: int,
     **how: Unpack[Resampling],
 ) -> float:
-    """The two-sided p-value of the difference of means when sides are dealt out anew, (1 + hits) / (1 + permutations).
+    """The two-sided p of the difference of means by random permutations of sides, (1 + hits) / (1 + permutations).
 
-    Whole clusters are dealt, and of a cluster on both sides each part; None: each item is its own. Raises ValueError
-    without an item on both sides.
+    A cluster's items on one side are dealt to a side together; `clusters` None: each item is a cluster. Raises
+    ValueError unless both sides have an item.
     """
     rows = np.flatnonzero((sides >= 0) & ~np.isnan(values))
     clusters = how.get("clusters")
@@ -126,7 +118,7 @@ def permutation_p(
     counts = np.bincount(unit)
 
     def apart(dealt: Places) -> Floats:
-        """How far apart the means are in each deal, (deals x parts of one side)."""
+        """How far apart the sides' means are in each deal; `dealt` is (deals x the parts on one side)."""
         total = sums[dealt].sum(axis=1)
         count = counts[dealt].sum(axis=1)
         others = (sums.sum() - total) / (len(kept) - count)
@@ -154,11 +146,11 @@ class Effect:
     low: float | None
     high: float | None
     n_pre: int
-    """Items that a model of interest may have seen and another model, which cannot have, was scored on too."""
+    """Items that a model of interest may have seen, with a score of another model that cannot have seen them."""
     n_post: int
-    """Items that no model of interest can have seen, scored for it and another."""
+    """Items that no model of interest can have seen, with a score of it and of another model."""
     models: int
-    """Models whose scores enter, those of interest included."""
+    """The number of models whose scores enter, those of interest included."""
 
 
 def seen_effect(
@@ -183,7 +175,7 @@ def seen_effect(
     step = max(1, _BLOCK // (models * models))
 
     def solve(weights: Floats) -> Floats:
-        """δ with the items weighted so: each adds its part to the normal equations; a row a draw."""
+        """δ of each draw: every item adds its weighted part to the normal equations, one row a draw."""
         gram = np.zeros((len(weights), models * models))
         right = np.zeros((len(weights), models))
         for start in range(0, len(values), step):
@@ -229,7 +221,7 @@ def seen_effect(
     low = high = None
     controls = is_shared & ~is_mixed
     if min(is_mixed.sum(), controls.sum()) >= LEAST_CLUSTERS:
-        low, high = interval(over_draws(solve, len(values), **how))
+        low, high = percentile_interval(over_draws(solve, len(values), **how))
     return Effect(
         effect=float(effect),
         low=low,
@@ -264,8 +256,8 @@ def placebos(
 ) -> Iterator[float]:
     """The drop at each of `dates` among the items of one side of the cutoff alone, at least `least` before and after.
 
-    A date is the proleptic ordinal of the last day that counts as before. No item changes its standing at a placebo
-    date: what drops there is drift, and no memory.
+    `days` are the items' days and `dates` the placebo cutoffs, a cutoff's day counting as before; all are proleptic
+    ordinals. No item's side changes at a placebo cutoff, so a drop there is drift, not memory.
     """
     for side in (PRE, POST):
         rows = (sides == side) & ~np.isnan(values)
@@ -278,7 +270,7 @@ def placebos(
 
 @dataclass(frozen=True, kw_only=True)
 class Adjusted(Drop):
-    """The drop after the fresh items' strata were weighted as the others', over strata that both sides have."""
+    """A drop over the strata that both sides have, side 1 weighted to side 0's shares of them."""
 
     lost_pre: int
     """Items in strata that the other side lacks: left out of both means."""
@@ -291,9 +283,9 @@ def adjusted_drop(
     strata: Sequence[str],
     **how: Unpack[Resampling],
 ) -> Adjusted:
-    """The drop when side 1 is re-weighted to side 0's shares of `strata`, each item's; "" for none.
+    """The drop when side 1 is re-weighted to side 0's shares of the strata; `strata` has each item's, "" for none.
 
-    A stratum that one side lacks is left out; in a draw, one that the draw lacks is.
+    A stratum that one side lacks is left out; so is, in a draw, one that a side lacks in that draw.
     """
     names, code = np.unique(
         np.array(strata, dtype=np.str_),
@@ -313,7 +305,7 @@ def adjusted_drop(
         return sums.reshape(len(items), -1, 2)
 
     def means(weights: Floats) -> Floats:
-        """The means of both sides with the items weighted so, side 1 at side 0's shares; (sides x draws)."""
+        """The means of both sides, (sides x draws), side 1 at side 0's shares; `weights` is (draws x items)."""
         n = by_cell(weights)
         of_cell = quotient(by_cell(weights * scores), n)
         is_shared = (n > 0).all(axis=2)
@@ -332,7 +324,7 @@ def adjusted_drop(
     pre, post = means(np.ones((1, len(values))))[:, 0]
     low = high = None
     if kept.min() >= LEAST_CLUSTERS:
-        low, high = interval(over_draws(gap, len(values), **how))
+        low, high = percentile_interval(over_draws(gap, len(values), **how))
     return Adjusted(
         n_pre=int(kept[PRE]),
         n_post=int(kept[POST]),

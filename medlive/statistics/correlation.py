@@ -10,22 +10,16 @@ from typing import Literal, Unpack
 
 import numpy as np
 
-from .bootstrap import (
-    Draws,
-    Estimate,
-    Floats,
-    Places,
-    over_draws,
-    with_interval,
-)
-from .intervals import incomplete_beta, quotient
+from .bootstrap import Draws, over_draws
+from .estimate import Estimate, percentile_estimate
+from .intervals import Floats, Places, incomplete_beta, quotient
 
 LEAST = 3
-"""Fewer points lie on a line anyway."""
+"""The least number of items for a correlation: two points always lie on a line."""
 
-_SWEEPS = 1_000
+_SWEEPS = 1_000  # most rounds of `residuals`
 _FLAT = 1e-12
-"""A column that varies less has no correlation with anything."""
+"""The least geometric mean of two columns' squared deviations; with less, one counts as constant."""
 
 
 Kind = Literal["pearson", "spearman"]
@@ -62,7 +56,7 @@ def correlate(
         k,
         **how,
     )
-    figure = with_interval(value, drawn, n, k)
+    figure = percentile_estimate(value, drawn, n, k)
     return replace(figure, p=pearson_p(value, n))
 
 
@@ -82,10 +76,10 @@ def residuals(
     columns: Floats,
     *groups: Sequence[str],
 ) -> Floats:
-    """What is left of columns (n, k) when the means of every grouping of their n rows are taken out.
+    """What is left of `columns` (n x k) without the means of the groups; each of `groups` names n rows' groups.
 
-    Takes out one grouping's means after the other until nothing changes, which is least squares on the groupings'
-    indicators, so a table with missing cells is read rightly. A column of which only rounding is left is 0.
+    Subtracts the means of one grouping after the other until nothing changes. That is least squares on the
+    groupings' indicators, and right for a table with missing cells too. A column of which only rounding is left is 0.
     """
     left = columns
     largest = np.abs(columns).max(axis=0, initial=0.0)
@@ -116,7 +110,7 @@ def partial(
     second: Floats,
     *groups: Sequence[str],
 ) -> float | None:
-    """Pearson's r of what is left of both without the means of every grouping; None where nothing is."""
+    """Pearson's r of the `residuals` of both columns; None where one of them has no spread left."""
     left = residuals(
         np.column_stack([first, second]),
         *groups,
@@ -149,6 +143,7 @@ def _value(
     first: Floats,
     second: Floats,
 ) -> float | None:
+    """The correlation of the items as they are, each with the weight 1; None where it is not defined."""
     both = ~(np.isnan(first) | np.isnan(second))
     n = int(both.sum())
     if n < LEAST:
@@ -183,11 +178,12 @@ def _from_moments(
     bb: Floats,
     ab: Floats,
 ) -> Floats:
+    """Pearson's r in each draw from the sums of weights, of both columns, their squares and their products."""
     with np.errstate(all="ignore"):
         spread_a = aa - a * a / n
         spread_b = bb - b * b / n
         together = ab - a * b / n
-        # What cancellation leaves of a constant column is no spread.
+        # A constant column's spread is not exactly 0, by rounding.
         is_flat = (spread_a <= 1e-12 * aa) | (spread_b <= 1e-12 * bb)
         is_flat |= spread_a * spread_b < _FLAT**2
         correlation = together / np.sqrt(spread_a * spread_b)
@@ -199,7 +195,7 @@ def _spearman_drawn(
     b: Floats,
     weights: Floats,
 ) -> Floats:
-    """Spearman's rho: the items ranked anew as the draw repeats them."""
+    """Spearman's rho in each draw: the items are ranked again, as often as the draw repeats them."""
     n = weights.sum(axis=1)
     centre = ((n + 1) / 2)[:, None]
     x = _weighted_ranks(a, weights) - centre
@@ -212,6 +208,7 @@ def _spearman_drawn(
 
 
 def _weighted_ranks(values: Floats, weights: Floats) -> Floats:
+    """(draws x items): each item's rank in a draw, the middle one of those that are tied with it."""
     place, totals = _totals(values, weights)
     mids = np.cumsum(totals, axis=1) - (totals - 1) / 2
     return np.asarray(mids[:, place])
@@ -221,7 +218,7 @@ def _totals(
     values: Floats,
     weights: Floats,
 ) -> tuple[Places, Floats]:
-    """Each item's place among the distinct values, and the weight of each of these by row."""
+    """Each item's place among the distinct values, and the total weight of each value, (draws x values)."""
     _, place = np.unique(values, return_inverse=True)
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
@@ -238,7 +235,7 @@ def _kendall_drawn(
     b: Floats,
     weights: Floats,
 ) -> Floats:
-    """Tau-b of each row of item weights."""
+    """Kendall's tau-b in each draw."""
     order_a = np.sign(a[:, None] - a)
     order_b = np.sign(b[:, None] - b)
 

@@ -1,9 +1,11 @@
-"""Intervals of means of values in [0, 1], and of paired differences, that hold for low means and few items.
+"""Intervals that hold for low means and few items: `mean_bounds` for means of values in [0, 1], `gap_bounds` for
+paired differences; `too_few` says when there is none.
 
-A percentile of draws fails there: a column of zeros gives "0 to 0". Here the draws give the variance alone. The
-mean is read as a proportion of an effective number of items, a proportion's variance divided by its own (Korn and
-Graubard 1998), with Wilson's interval; a difference is what was gained less what was lost, each with its interval,
-combined by MOVER (Zou and Donner 2008). docs/builders/measurements/intervals.md has the coverage by simulation.
+A percentile of draws fails there: a column of zeros gives "0 to 0". Here draws give the variance alone. A mean has
+Wilson's interval, as a proportion of an effective number of items: a proportion's variance divided by the mean's
+own (Korn and Graubard 1998). A difference is the mean gain less the mean loss; their intervals are combined by
+MOVER, the method of variance estimates recovery (Zou and Donner 2008). docs/builders/measurements/intervals.md has
+the coverage by simulation.
 """
 
 import math
@@ -15,34 +17,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.int_]
+Places = NDArray[np.int_]  # whole numbers: rows, clusters, codes
 Flags = NDArray[np.bool_]
 
 DOUBT = 0.1
-"""How many items' worth of the greatest possible variance, m(1 - m) for each cluster, is added to the draws'. Few
+"""How many items' worth of the greatest possible variance, m(1 - m) for each cluster, is added to that of draws. Few
 values that are not 0 show too little of their spread; with 0.03, means of 1 % of 100 scores covered .91."""
 
 LEAST_CLUSTERS = 30
-"""Clusters from which a mean has an interval."""
+"""The least number of clusters with which a mean has an interval."""
 LEAST_UNITS = 10.0
-"""Clusters that carry a mean, in effect: (Σs)² / Σs² over what each adds to the side nearer to 0 or 1. With fewer
-the interval rests on a handful of cases."""
+"""The least effective number of clusters that make a mean: (Σs)² / Σs², where s is how far a cluster's values sum up
+from the end of [0, 1] that the mean is nearer to. With fewer the interval depends on a handful of cases."""
 LEAST_POINTS = 2.0
-"""What they add up to, in full scores: with less, one case scored as none here would move the mean beyond any
-interval that these values can give."""
+"""The least that those s add up to, in full scores: with less, one case scored as none here would move the mean
+beyond any interval that these values can give."""
 
 
 TOO_FEW = "too few to say"
 
 
 def quotient(above: Floats, below: Any) -> Floats:
-    """Above by below; NaN for 0 / 0."""
+    """`above` / `below`; NaN for 0 / 0."""
     with np.errstate(all="ignore"):
         return np.asarray(above / below)
 
 
 def known_means(values: Floats) -> Floats:
-    """The mean of each column over what is known, NaN for a column without anything."""
+    """The mean of each column over its known values; NaN for a column without any."""
     return quotient(
         np.nansum(values, axis=0),
         (~np.isnan(values)).sum(axis=0),
@@ -56,7 +58,7 @@ def too_few(
 ) -> list[str]:
     """Why each column's mean, or mean difference, has no interval; "" where it has one.
 
-    `sums` is what each cluster adds, (clusters x columns), from 0 up; `known` counts clusters.
+    `sums` is what each cluster adds, (clusters x columns), none below 0; `known` is the number of clusters by column.
     docs/builders/measurements/intervals.md has the simulations.
     """
     totals = sums.sum(axis=0)
@@ -92,10 +94,10 @@ def sign_p(sums: Floats, seed: int = 0) -> float:
 
     Args:
         sums: What each cluster adds; a cluster's differences keep their signs together.
-        seed: Of random signs, where there are too many to try all.
+        seed: The seed of random signs, where there are too many to try all.
 
-    Under the hypothesis that the two models are alike, so that each cluster's difference could as well have the
-    other sign. Up to `EXACT_SIGNS` differences every sign is tried; else p is (1 + hits) / (1 + draws).
+    The hypothesis is that the two models are alike, so that each cluster's difference could as well have the other
+    sign. Up to `EXACT_SIGNS` differences every sign is tried; else p is (1 + hits) / (1 + draws).
     """
     differing = sums[np.abs(sums) > 1e-12]
     n = len(differing)
@@ -105,7 +107,7 @@ def sign_p(sums: Floats, seed: int = 0) -> float:
     observed = abs(differing.sum()) - rounding
 
     def reaching(bits: Places) -> Flags:
-        """Which turns of the signs, a row each, come as far from 0 as the sum does."""
+        """Which choices of signs, a row of `bits` each, give a sum as far from 0 as the observed one."""
         turned = (1 - 2 * bits) @ differing
         return np.asarray(np.abs(turned) >= observed)
 
@@ -119,7 +121,7 @@ def sign_p(sums: Floats, seed: int = 0) -> float:
 
 
 EXACT_SIGNS = 16
-"""Differences up to which every sign is tried."""
+"""Up to this number of differences every combination of signs is tried."""
 RANDOM_SIGNS = 4999
 """Draws of signs where there are too many differences to try all."""
 
@@ -135,7 +137,7 @@ def mean_bounds(
     Args:
         mean: The means.
         spread: Their standard deviations over the bootstrap's draws of clusters.
-        clusters: The clusters that hold an item; NaN comes out of fewer than two.
+        clusters: How many clusters have an item of the mean; with fewer than two the ends are NaN.
         unit: Whether all values of a mean are in [0, 1]; where they are not, Student's interval is given.
 
     A column that is 0 throughout is bounded by t²/(k + t²). That exceeds 1 - 0.025^(1/k), which is exact for any
@@ -153,7 +155,7 @@ def mean_bounds(
 
 
 def standard_error(spread: Floats, clusters: Places) -> Floats:
-    """The standard error by the spread of draws of so many clusters; NaN for fewer than two."""
+    """The standard error of a mean by the spread of its draws over `clusters` clusters; NaN for fewer than two."""
     k = np.where(
         clusters > 1,
         clusters,
@@ -169,10 +171,10 @@ def wilson(
     z: Any,
     size: Any = 1.0,
 ) -> tuple[Floats, Floats]:
-    """Wilson's interval on the effective number of items; `size`: of a value that is not 0, as doubt takes it."""
+    """Wilson's interval at quantile `z`; `size` is the assumed size of an unseen value that is not 0, for `DOUBT`."""
     mean = np.clip(mean, 0.0, 1.0)
     most = mean * (1 - mean)
-    # Constant columns have their clusters alone to go by.
+    # The effective number of items; for a constant column only clusters and DOUBT give one
     n = np.where(
         error**2 > 1e-18,
         most / np.maximum(error**2, 1e-18),
@@ -199,7 +201,7 @@ def gap_bounds(
     second: Sequence[Any],
     correlation: Any = 0.0,
 ) -> tuple[Floats, Floats]:
-    """The interval of first less second by MOVER, of (mean, low, high) each and the correlation of the means."""
+    """The interval of the first mean less the second by MOVER; each is (mean, low, high)."""
     a, a_low, a_high = first
     b, b_low, b_high = second
 
@@ -213,7 +215,7 @@ def gap_bounds(
 
 
 def two_sided_p(t: float, freedom: int) -> float:
-    """Student's p of a statistic, two-sided."""
+    """The two-sided p of Student's `t` with `freedom` degrees of freedom."""
     if not t:
         return 1.0
     return incomplete_beta(
@@ -224,7 +226,7 @@ def two_sided_p(t: float, freedom: int) -> float:
 
 
 def quantiles(clusters: Places) -> Floats:
-    """Student's 97.5 % quantile with one degree of freedom less than clusters; NaN for fewer than two clusters."""
+    """Student's 97.5 % quantile with `clusters` - 1 degrees of freedom; NaN for fewer than two clusters."""
     of_freedom = np.vectorize(quantile, otypes=[np.float64])
     return np.asarray(of_freedom(clusters - 1))
 

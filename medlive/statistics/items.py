@@ -1,17 +1,16 @@
-"""What cases and criteria tell of models: difficulty, correlation with the rest, suspects, and the hardest cases."""
+"""Item analysis of cases and criteria: difficulty, correlation, suspects (`analyse_items`), and the hardest third."""
 
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 
-from .bootstrap import Floats, Places
-from .intervals import quotient
+from .intervals import Floats, Places, quotient
 
 LEAST_MODELS = 5
-"""Models that must have a score on an item before its correlation is looked at."""
+"""The least number of models with a score on an item for its correlation to be computed."""
 FALSE_ALARMS = 0.01
-"""The share of sound items that may be called suspects, about."""
+"""About the share of sound items that are called suspects by chance."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +18,14 @@ class Item:
     """One case, or one criterion turned so that 1 is good."""
 
     models: int
-    """That have a score on it."""
+    """The number of models with a score on it."""
     mean: float | None
     deciding: int
-    """Models in the smaller of the two camps, below and above the middle of the scores; 0: it tells nothing."""
+    """Models in the smaller of two groups, below the middle of the scores and above; 0: it tells no models apart."""
     correlation: float | None
-    """Of its scores with the models' other scores; None for fewer than `LEAST_MODELS`, or where all are the same."""
+    """Of its scores with models' scores on other items; None for fewer than `LEAST_MODELS` models, or equal scores."""
     p: float | None
-    """One-sided: how often an item of the usual correlation shows so low a one by chance."""
+    """One-sided: how often an item with the median correlation shows one as low as this by chance."""
 
     @property
     def suspect(self) -> bool:
@@ -45,8 +44,8 @@ def analyse_items(
 
     Args:
         scores: (items x models) in [0, 1], 1 is good; NaN where there is none.
-        abilities: Of each model, as a mean score; NaN for a model that is left out.
-        own_share: How much of a model's ability each item is; taken out of it. None: one of all its items.
+        abilities: Each model's, as a mean score; NaN for a model that is left out.
+        own_share: Each item's weight in a model's ability, which is taken out of it; None: 1 / its number of items.
     """
     known = ~np.isnan(scores) & ~np.isnan(abilities)
     shares = np.broadcast_to(
@@ -86,7 +85,7 @@ def _fisher_z(correlation: float) -> float:
 
 
 def _item(own: Floats, rest: Floats) -> Item:
-    """What models' scores of an item say, beside their other scores; without p."""
+    """An item's figures but p: `own` are models' scores on it, `rest` their abilities without it."""
     models = len(own)
     mean = correlation = None
     deciding = 0
@@ -107,11 +106,11 @@ def easiness(
     scores: Floats,
     abilities: Floats,
 ) -> Floats:
-    """How far models score above their abilities on each case, in the mean; NaN where none has a score.
+    """By how much models score above their abilities on each case, on average; NaN where no model has a score.
 
     Args:
         scores: (cases x models) in [0, 1], NaN where there is none.
-        abilities: Of each model, as a mean score: who answered a case must not decide how hard it looks.
+        abilities: Each model's, as a mean score, so that it does not matter which models answered a case.
     """
     known = ~np.isnan(scores) & ~np.isnan(abilities)
     above = np.where(

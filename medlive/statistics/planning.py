@@ -1,10 +1,11 @@
-"""How many cases show a difference, and which models to ask again so that a new week comes onto the scale of others.
+"""Planning: how many cases show a difference, and what puts a new week onto the scale of earlier weeks.
 
-Sizes are for a paired comparison of two models, and for a drop past a cutoff.
+`cases_for_pair` is for a paired comparison of two models, `cases_for_drop` for a drop past a cutoff.
 
-A model whose ability is known and that answers the new cases says how hard they are: its mean there, against what is
-expected of it. Kept cases do the same the other way round. The variances are those of a mean of scores around their
-expectations; docs/method.md §2, One scale.
+`rank_anchors` is for models of known ability that are asked again: an anchor's mean on the new cases, against the
+mean expected of it, says how hard they are. `kept_cases_needed` is for the other way round: old cases of known
+difficulty that new models answer. The variances are those of a mean of scores around their expectations;
+docs/method.md §2, One scale.
 """
 
 import math
@@ -15,13 +16,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .bootstrap import Floats, Places
+from .intervals import Floats, Places
 from .scale import Scale
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviations σ by case: the mean of n cases, in clusters as they are here, has σ / √n."""
+    """Standard deviations σ by case: the mean of n cases, clustered as here, has the standard error σ / √n."""
 
     difference: float
     """Of two models' scores of one case."""
@@ -33,10 +34,10 @@ def spread_of(
     values: Floats,
     clusters: Places | None = None,
 ) -> Spread | None:
-    """The median spread over the models of (items x models), and over their pairs; None for fewer than two items.
+    """The median spread over models, and over pairs of models; None for fewer than two items.
 
-    Cases of a cluster repeat one another: theirs is the spread of the sums. With one model, another of
-    the same spread and a correlation of 0.5 is assumed.
+    `values` is (items x models). Cases of a cluster repeat one another, so the spread is that of the clusters' sums.
+    With one model, another of the same spread and a correlation of 0.5 is assumed.
     """
     columns = list(values.T)
     gaps = [first - second for first, second in combinations(columns, 2)]
@@ -54,7 +55,7 @@ def _median_spread(
     columns: list[Floats],
     clusters: Places | None,
 ) -> float | None:
-    """The median of the columns' spreads, without those of fewer than two clusters; None where that is all."""
+    """The median of the columns' spreads; columns of fewer than two clusters do not count, None if none does."""
     spreads = []
     for column in columns:
         rows = np.flatnonzero(~np.isnan(column))
@@ -70,6 +71,7 @@ def _median_spread(
 
 
 def _standard_normals(power: float, alpha: float) -> float:
+    """z_{1-α/2} + z_power, of the standard normal distribution."""
     if not (0 < alpha < 1 and alpha < power < 1):
         raise ValueError(
             f"expected 0 < alpha < power < 1, found alpha {alpha} and power {power}"
@@ -107,14 +109,15 @@ def cases_for_drop(
     power: float = 0.8,
     alpha: float = 0.05,
 ) -> int | None:
-    """Cases after the cutoff that show a drop of this size against `before` cases up to it; None: as many of each.
+    """Cases after the cutoff that show a drop of this size against `before` cases up to it.
 
-    The smallest n with σ² / before + σ² / n <= d² / (z_{1-α/2} + z_power)², and half of what `cases_for_pair` adds
-    for Student's quantile. None where no n would do, because those before are too few. Raises ValueError as it does.
+    With `before` None, it is the number of cases on each side. The result is the smallest n with
+    σ² / before + σ² / n <= d² / (z_{1-α/2} + z_power)², and half of what `cases_for_pair` adds for Student's
+    quantile; None where `before` is too small for any n. Raises ValueError as `cases_for_pair`.
     """
     z = _standard_normals(power, alpha)
     for_student = NormalDist().inv_cdf(1 - alpha / 2) ** 2 / 4
-    # What 1 / before + 1 / n may be at most.
+    # The most that 1 / before + 1 / n may be
     most = (difference / (z * spread)) ** 2 if spread else math.inf
     if before is None:
         return max(2, math.ceil(2 / most + for_student))
@@ -131,9 +134,9 @@ class Anchor:
     name: str
     column: int
     error: float
-    """Standard error of the new week's difficulty by this model alone, on the scale of scores."""
+    """Standard error of the new week's difficulty if this model alone is asked, on the scale of scores."""
     together: float
-    """The same by this model and all before it in the list."""
+    """The same if this model and all before it in the list are asked."""
 
 
 def rank_anchors(
@@ -141,12 +144,12 @@ def rank_anchors(
     scores: Floats,
     cases: int,
 ) -> list[Anchor]:
-    """Models on the scale, from the one that tells most of a new week's difficulty down.
+    """The models on the scale as anchors, the one with the smallest `error` first.
 
     Args:
-        scale: Of the weeks before.
-        scores: What it was made of, (cases x models).
-        cases: Of the new week, all of which each model would answer.
+        scale: The scale of the weeks before.
+        scores: The scores that it was made of, (cases x models).
+        cases: The number of the new week's cases; an anchor answers all of them.
     """
     columns = _columns_of(scale)
     spread = np.nanstd(
@@ -160,9 +163,11 @@ def rank_anchors(
         ability = scale.abilities[column]
         assert ability.low is not None
         assert ability.high is not None
+        # The standard error of its ability
         link = (ability.high - ability.low) / (2 * 1.96)
         noise = _variance_of(scale, scores, [column])
-        own = noise * ability.n / len(scores) ** 2  # Other answers of it differ too
+        # Other answers to its old cases would differ, too
+        own = noise * ability.n / len(scores) ** 2
         variance = (noise / cases + own + link**2) / share**2
         variances[column] = float(variance)
     anchors = []
@@ -187,32 +192,32 @@ def kept_cases_needed(
     models: int,
     error: float,
 ) -> int | None:
-    """How many old cases the models of a new week have to answer beside the new ones, if none is asked again.
+    """How many old cases the models of a new week have to answer beside the new ones, if there are no anchors.
 
     Args:
-        scale: Of the weeks before.
-        scores: What it was made of, (cases x models).
-        cases: Of the new week.
-        models: That answer the new week.
+        scale: The scale of the weeks before.
+        scores: The scores that it was made of, (cases x models).
+        cases: The number of the new week's cases.
+        models: The number of models that answer them.
         error: Wanted standard error of the new week's difficulty, on the scale of scores.
 
     Returns:
-        None where no number of old cases is enough, or there are not so many.
+        None where no number of old cases is enough, or fewer exist.
     """
     columns = _columns_of(scale)
     variance = _variance_of(scale, scores, columns)
     answered = (~np.isnan(scores[:, columns])).sum(axis=1)
     answers = float(answered[answered > 0].mean())
-    room = error**2 - variance / (models * cases)
-    if room <= 0:
+    left = error**2 - variance / (models * cases)
+    if left <= 0:
         return None
-    needed = math.ceil(variance * (1 / models + 1 / answers) / room)
+    needed = math.ceil(variance * (1 / models + 1 / answers) / left)
     existing = int((answered > 0).sum())
     return needed if needed <= existing else None
 
 
 def _columns_of(scale: Scale) -> list[int]:
-    """The models that are on the scale."""
+    """The columns of the models that are on the scale."""
     columns = []
     for column, ability in enumerate(scale.abilities):
         if ability.value is not None:
@@ -225,7 +230,7 @@ def _variance_of(
     scores: Floats,
     columns: Sequence[int],
 ) -> float:
-    """Mean variance of the scores that these models have, around their expectations."""
+    """The mean variance, around what is expected, of the scores that these models have."""
     known = ~np.isnan(scores[:, columns])
     variances = scale.variance[:, columns]
     return float(np.nanmean(variances[known]))

@@ -1,7 +1,8 @@
 """Agreement of a grader with people, and of people with each other: by pair of raters, pooled, by case.
 
-An item counts for two raters if both decided. A grader's reply without a verdict is invalid: wrong for macro-F1,
-and not counted for AC1, kappa and rates (docs/method.md §3).
+`reliability` computes every figure, `agree` those of two raters, `equal_and_ac1` those of any number of raters. An
+item counts for two raters if both decided. A grader's reply without a verdict is invalid: wrong for macro-F1, and
+not counted for AC1, kappa and rates (docs/method.md §3).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +20,9 @@ from .agreement import (
     macro_f1_of_tables,
     rater_sums,
 )
-from .bootstrap import (
-    Draws,
-    Estimate,
-    Floats,
-    Places,
-    estimate,
-    ratio_of,
-)
-from .intervals import quotient
+from .bootstrap import Draws
+from .estimate import Estimate, estimate, ratio_of
+from .intervals import Floats, Places, quotient
 
 MET = 0
 
@@ -36,7 +31,7 @@ NOT_MET = 1
 INVALID = 2
 """The grader's reply had no verdict."""
 
-ABSENT = -1
+ABSENT = -1  # no rating, or no decision
 
 LEAST_ITEMS = 5
 """Two raters need this many common items for a figure."""
@@ -54,7 +49,10 @@ def code_of(met: bool | None) -> int:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts of verdict pairs; only the second rater can be invalid."""
+    """Counts of items by two raters' verdicts; only the second rater's can be invalid.
+
+    `first_only`: only the first rater said met. `invalid_met`: the first said met, the second's reply is invalid.
+    """
 
     both_met: int
     first_only: int
@@ -65,7 +63,7 @@ class Confusion:
 
     @property
     def differing(self) -> int:
-        """Items that only one of both calls met."""
+        """Items that only one of the two raters calls met."""
         return self.first_only + self.second_only
 
 
@@ -81,7 +79,7 @@ class PairAgreement:
     kappa: Estimate
     macro_f1: Estimate
     first_rate: Estimate
-    """The share met, of the items that both decided."""
+    """The share that the first rater calls met, of the items that both decided."""
     second_rate: Estimate
 
 
@@ -92,7 +90,7 @@ class ByCase:
     threshold: float
     mean: Estimate
     """Over cases, of the mean over people."""
-    below: Estimate
+    below: Estimate  # The share of cases below the threshold
 
 
 @dataclass(frozen=True)
@@ -111,15 +109,15 @@ class Reliability:
 
     people: tuple[PairAgreement, ...]
     people_ac1: Estimate
-    """Of all raters at once."""
+    """AC1 of all people at once."""
     people_macro_f1: Estimate
-    """The mean over pairs, an upper bound for the grader."""
+    """The mean over pairs of people, an upper bound for the grader."""
     grader: tuple[PairAgreement, ...]
     majority: PairAgreement | None
-    """Against the majority, or with an adjudicator against the agreed or adjudicated verdict; None with fewer than
-    three raters and no adjudicator."""
+    """The grader against the majority, or with an adjudicator against the agreed or adjudicated verdict; None with
+    fewer than three raters and no adjudicator."""
     majority_ties: int
-    """Rated items without a majority or an adjudicated verdict, left out."""
+    """Rated items that have neither a majority nor an adjudicated verdict, and are left out."""
     grader_ac1: Estimate
     """The mean over people."""
     grader_macro_f1: Estimate
@@ -208,6 +206,7 @@ def reliability(
 
 
 def _too_few(n: int) -> Estimate:
+    """No value, because `n` common items are too few."""
     return Estimate(None, n=n, why=f"{n} items in common are too few")
 
 
@@ -221,8 +220,8 @@ def equal_and_ac1(
 
     Args:
         codes: (items x raters), 0 to categories-1, or -1 for no rating.
-        categories: How many there are.
-        clusters: Each item's.
+        categories: The number of categories.
+        clusters: Each item's cluster.
         how: How clusters are drawn.
     """
     several = (codes >= 0).sum(axis=1) > 1
@@ -238,7 +237,7 @@ def equal_and_ac1(
 
 
 def tables(first: Codes, second: Codes) -> Floats:
-    """Make a confusion table for each item, (items x 2 x 3); zero where either rater has no code."""
+    """Make a confusion table for each item, (items x 2 x 3); zero where a rater did not decide."""
     counts = np.zeros((len(first), 2, 3))
     is_decided = (first >= MET) & (first <= NOT_MET)
     rows = np.flatnonzero(is_decided & (second != ABSENT))
@@ -254,7 +253,7 @@ def agree(
     clusters: Codes,
     **how: Unpack[Draws],
 ) -> PairAgreement:
-    """Compare two raters' codes (items) of so many cases (items)."""
+    """Compare two raters by their codes `a` and `b` of the same items; `clusters` gives each item's cluster."""
     cells = tables(a, b)
     total = cells.sum(axis=0).astype(int)
 
@@ -262,7 +261,7 @@ def agree(
         statistic: Callable[[Floats], Floats],
         width: int = 2,
     ) -> Estimate:
-        """A figure of the tables' first columns; with 3 of them invalid replies count as items."""
+        """A figure of the tables' first `width` columns; with 3, invalid replies count as items."""
         columns = cells[..., :width]
         used = columns.any(axis=(1, 2))
         own = clusters[used]
@@ -271,7 +270,7 @@ def agree(
         return estimate(columns[used], statistic, own, **how)
 
     def share_met(counts: Floats, axis: int) -> Floats:
-        """The share that is met of the marginals that are left when an axis is summed."""
+        """The share that one rater calls met; `axis` is the other rater's."""
         marginals = counts.sum(axis=axis)
         return quotient(
             marginals[..., MET],
@@ -320,6 +319,7 @@ def _mean_over_pairs(
 
 
 def _majority(people: Codes) -> Codes:
+    """What most people say of each item; ABSENT for a tie, or without a rating."""
     met = (people == MET).sum(axis=1)
     lead = met - (people == NOT_MET).sum(axis=1)
     return np.select(
@@ -336,7 +336,7 @@ def _by_case(
     clusters: Codes,
     **how: Unpack[Draws],
 ) -> ByCase:
-    """The agreement within each case; `numbers` gives each item's, from 0."""
+    """The agreement within each case; `numbers` gives each item's case, from 0."""
     by_rater = [tables(column, grader) for column in people.T]
     cells = np.stack(by_rater, axis=1)
     cases, first = np.unique(numbers, return_index=True)
@@ -360,6 +360,7 @@ def _strictness(
     clusters: Codes,
     **how: Unpack[Draws],
 ) -> Strictness:
+    """How often grader and people say met, over the items that the grader and at least one person decided."""
     ratings = (people >= MET).sum(axis=1)
     is_graded = (grader >= MET) & (grader <= NOT_MET)
     both = np.flatnonzero(is_graded & (ratings > 0))
@@ -382,7 +383,7 @@ def mean_of(
     clusters: Codes,
     **how: Unpack[Draws],
 ) -> Estimate:
-    """The mean of one value per item; `clusters` gives each item's."""
+    """The mean of one value per item; `clusters` gives each item's cluster."""
     cells = np.column_stack([values, np.ones(len(values))])
     return estimate(cells, ratio_of, clusters, **how)
 

@@ -12,36 +12,32 @@ from statistics import NormalDist
 
 import numpy as np
 
-from .bootstrap import (
+from .bootstrap import cluster_sums, weight_chunks
+from .comparison import (
     Comparison,
-    Flags,
-    Floats,
-    Places,
     Standing,
-    cluster_sums,
     tie_groups,
-    weight_chunks,
     with_holm,
 )
-from .intervals import mean_bounds, quantile
+from .intervals import Flags, Floats, Places, mean_bounds, quantile
 
 LEAST_COMMON = 5
 """Cases that two models must share to be linked directly."""
 LEAST_CASES = 10
 """Cases from which there is a scale."""
 SLOPE_CASES = 20.0
-"""Cases of ordinary spread that speak for a slope of 1 before any is seen."""
+"""The weight of the assumption that a slope is 1, in cases of ordinary spread."""
 BEYOND_CHANCE = 4.0
-"""A model's own departure from the curve counts as far as its square exceeds so many times its variance."""
+"""A model's own departure from the curve counts as far as its square exceeds this many times its variance."""
 
-_STEPS = 50
+_STEPS = 50  # most Gauss-Newton steps
 _CLOSE = 1e-3
-"""On the normal scale: a thousandth moves a score by less than 0.0005."""
+"""A step that changes less is the last one. On the normal scale: a thousandth moves a score by less than 0.0005."""
 _RIDGE = 0.01
 """Keeps a level finite that nothing determines; too small to move one that is determined."""
-_BINS = 100
+_BINS = 100  # most parts of the curve
 _WIDTH = 0.25
-"""Half the distance over which the curve's slope is taken: it rises in steps."""
+"""Half the distance over which the curve's slope is taken, since the curve rises in steps."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Scale:
     expected: Floats
     """(cases x models): each model's expected score on each case; NaN off the scale."""
     variance: Floats
-    """Of a score around `expected`, in the same shape."""
+    """The variance of a score around `expected`, in the same shape."""
     why: str = ""
     """Why there is no scale at all."""
 
@@ -83,7 +79,7 @@ class Scale:
 def linked_groups(known: Flags) -> list[list[int]]:
     """Models (columns of `known`) that `LEAST_COMMON` shared cases link, directly or through others.
 
-    The largest group comes first, of equal ones that with more scores.
+    The largest group comes first; among groups of equal size, the one with more scores.
     """
     counts = known.astype(np.float64)
     return sorted(
@@ -93,7 +89,7 @@ def linked_groups(known: Flags) -> list[list[int]]:
 
 
 def connected(linked: Flags) -> list[list[int]]:
-    """The groups of places that are linked, directly or through others; one that is not linked to itself is in none."""
+    """The groups of indices that are linked, directly or through others; one not linked to itself is in no group."""
     for _ in range(len(linked).bit_length()):
         linked = linked | (linked @ linked)
     groups = {tuple(np.flatnonzero(row).tolist()) for row in linked if row.any()}
@@ -115,7 +111,7 @@ def scale(
         scores: (cases x models) in [0, 1], NaN where a model has no score.
         clusters: Each case's cluster, from 0; None: each case is its own.
         draws: Bootstrap draws of clusters.
-        seed: Of the draws.
+        seed: The seed of the draws.
 
     A model off the scale has no value, and a reason. Cases that only such models have a score on are left out.
     """
@@ -159,7 +155,7 @@ def scale(
         place = np.unique(clusters[cases], return_inverse=True)[1]
     linking = cluster_sums(fit.linking, place)
     influence = cluster_sums(fit.influence, place)
-    # What links and curve add is known less well than draws of cases show.
+    # Links and curve are known less well than draws of cases show: Student's quantile replaces the normal one.
     beyond = quantile(len(members)) / NormalDist().inv_cdf(0.975)
     influence = influence + linking * (beyond * fit.lost**0.5 - 1)
     drawn, moved = [], []
@@ -220,13 +216,16 @@ def normal_scores(scores: Floats) -> Floats:
 
 
 class _Fit:
-    """Levels and slopes of models by Gauss and Newton's steps, the easiness of each case absorbed; and the fit read as
-    scores: abilities, and what each case adds to them.
+    """Fits models' levels and slopes by Gauss-Newton steps, each case's easiness absorbed, and reads them as scores.
+
+    A score is expected at level + slope · easiness on the normal scale; the curve turns that into a score.
 
     `normal` are the normal scores, 0 where there is none; `support` is what a case's easiness is based on, the sum of
-    the squared slopes. `influence` is (cases x models), what one more copy of a case adds to each ability, and
-    `linking` the same of expected scores alone, on these cases. `doubt` is the variance of each ability by what the
-    model of scores leaves out: slopes drawn to 1, curves of one's own.
+    the squared slopes. `judged` marks scores on cases that another model has a score on too, `counts` is their number
+    by model, and `misses` is how far they are above the curve. `middles` are the places of the curve's parts, `means`
+    and `variances` those of the scores there. `influence` is (cases x models), what one more copy of a case adds to
+    each ability, and `linking` the same of expected scores alone, on these cases. `doubt` is the variance of each
+    ability by what the model of scores leaves out: slopes drawn to 1, models' own curves.
     """
 
     def __init__(self, scores: Floats) -> None:
@@ -288,7 +287,7 @@ class _Fit:
 
     @property
     def lost(self) -> float:
-        """How much smaller the squares of residuals are than those of errors, by what was fitted to them."""
+        """The factor by which squares of errors exceed those of residuals, because of what was fitted."""
         return float(self.known.sum() / self.freedom)
 
     @property
@@ -320,7 +319,7 @@ class _Fit:
         return np.block([[levels, both], [both, slopes]]) + np.diag(ridge)
 
     def read(self) -> None:
-        """Read the fit as scores."""
+        """Read the fit as scores: draw the curve, then set what is expected, abilities, and what cases add to them."""
         known = self.known
         places = self.places
         self.judged = known & (known.sum(axis=1) > 1)[:, None]
@@ -392,7 +391,7 @@ class _Fit:
         return np.interp(places, self.middles, self.means)
 
     def moves(self, pull: Floats) -> Floats:
-        """(models x 2 models): how abilities move with levels and slopes; `pull`: with the place of each score."""
+        """(models x 2 models): how abilities move with levels and slopes; `pull` is how they move with each place."""
         borne = self.known * self.slopes
         through = pull * self.slopes / self.support[:, None]
         blocks = []
@@ -403,7 +402,7 @@ class _Fit:
         return np.concatenate(blocks, axis=1)
 
     def bent(self) -> Floats:
-        """(cases x models): what a case's misses add to the expected scores, by the part of the curve they bend."""
+        """(cases x models): what a case's misses add to expected scores by bending a part of the curve."""
         judged = self.judged
         cases, models = judged.shape
         parts = len(self.middles)
@@ -428,7 +427,7 @@ class _Fit:
         return by_part / np.maximum(sizes, 1) @ wanted
 
     def slope_doubt(self, answers: Floats) -> Floats:
-        """What drawing slopes to 1 may have cost, by how far the slopes of these models differ in truth (moments)."""
+        """The variance by drawing slopes to 1, from how much the true slopes differ (method of moments)."""
         noise = (self.residuals**2).sum() / self.freedom
         inverse = np.linalg.inv(self.information)
         error = np.diag(inverse)[len(self.slopes) :]
@@ -439,7 +438,7 @@ class _Fit:
         return np.asarray(spread * SLOPE_CASES**2 * squares)
 
     def curve_doubt(self) -> Floats:
-        """What a model's own departure from the common curve may be where it did not answer.
+        """The variance by a model's own departure from the common curve on cases that it did not answer.
 
         Departures are taken to be in proportion to √(p(1 - p)) of the expected score, by as much as those on answered
         cases exceed chance.
@@ -456,14 +455,14 @@ class _Fit:
         return np.asarray(max(float(share), 0.0) * unseen**2)
 
     def on_these_cases(self, moved: Floats) -> tuple[Floats, Floats]:
-        """The interval of each ability where the cases are fixed, within what the unanswered ones could give.
+        """The interval of each ability on these cases, within what scores of 0 and 1 on unanswered ones would give.
 
-        `moved` is (draws x models), what draws of cases add by `linking`.
+        `moved` is (draws x models), what each draw of cases adds to abilities by `linking`.
         """
         known = self.known
         spread = moved.var(axis=0) * self.lost
         noise = (self.variance * ~known).sum(axis=0) / len(known) ** 2
-        # A curve and links that rest on few models are known less well than draws of cases show.
+        # Student's quantile: few models determine curve and links less well than draws of cases show.
         error = np.sqrt(spread + self.doubt + noise)
         error *= quantile(len(self.slopes))
         least = np.where(known, self.scores, 0.0).mean(axis=0)
@@ -502,7 +501,7 @@ def _standings(
     values: Floats,
     drawn: Floats,
 ) -> dict[str, Standing]:
-    """Tie groups of abilities; a pair differs where its difference does over the draws of cases, after Holm."""
+    """Tie groups of abilities; a pair differs if 0 is far from its drawn differences, after Holm's correction."""
     pairs = []
     for i, j in combinations(range(len(names)), 2):
         gap = float(values[i] - values[j])

@@ -16,8 +16,7 @@ from medlive.llm.registry import Registry
 from medlive.site.live import write_site
 from medlive.site.model import Content
 from medlive.site.pages import generator_start, site_files
-from medlive.statistics.bootstrap import Floats
-from medlive.statistics.intervals import sign_p, too_few
+from medlive.statistics.intervals import Floats, sign_p, too_few
 from tests.support.harm import with_harm
 from tests.support.leaderboard import (
     expected,

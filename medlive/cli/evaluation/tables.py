@@ -24,7 +24,7 @@ from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.integrity.log import some
 from medlive.report.html import format_p, points
-from medlive.statistics.bootstrap import Estimate
+from medlive.statistics.estimate import Estimate
 from medlive.statistics.intervals import TOO_FEW
 from medlive.text.html import interval, percent
 

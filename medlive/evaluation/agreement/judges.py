@@ -18,15 +18,10 @@ from medlive.evaluation.runs.folder import GRADES, grades_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import unpublishable_reasons
 from medlive.grader.rated import CheckedVerdict, GraderSheet
-from medlive.statistics.bootstrap import (
-    Draws,
-    Estimate,
-    Floats,
-    bootstrap_means,
-    mean_estimate,
-    with_interval,
-)
+from medlive.statistics.bootstrap import Draws, bootstrap_means
 from medlive.statistics.correlation import LEAST, kendall, spearman
+from medlive.statistics.estimate import Estimate, mean_estimate, percentile_estimate
+from medlive.statistics.intervals import Floats
 from medlive.statistics.raters import Codes, agree, code_of
 
 from .humans import items_of
@@ -318,7 +313,7 @@ def compare_ranks(
                 why = f"{len(models)} models are too few"
             return Estimate(None, n=len(models), why=why)
         of_draws = np.array([statistic(*pair) for pair in drawn], float)
-        return with_interval(value, of_draws, len(models), k)
+        return percentile_estimate(value, of_draws, len(models), k)
 
     def best(scores: Floats, size: int) -> set[int]:
         """The best models, equal scores in the order of their names."""

@@ -20,8 +20,9 @@ from medlive.evaluation.model import clusters_by_case, grade_keys
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.integrity.log import some
-from medlive.statistics.bootstrap import Draws, Estimate
+from medlive.statistics.bootstrap import Draws
 from medlive.statistics.correlation import correlate
+from medlive.statistics.estimate import Estimate
 from medlive.statistics.raters import (
     ABSENT,
     INVALID,

@@ -32,7 +32,8 @@ from medlive.grader.reply import Words
 from medlive.integrity.log import read_bytes
 from medlive.llm.ask import ReplyModel
 from medlive.statistics.agreement import equal_of_tables
-from medlive.statistics.bootstrap import Draws, estimate
+from medlive.statistics.bootstrap import Draws
+from medlive.statistics.estimate import estimate
 
 from .model import (
     Figures,

@@ -17,8 +17,8 @@ from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import partial, pearson, spearman
+from medlive.statistics.intervals import Floats
 
 from .model import (
     Cell,

@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from medlive.evaluation.grading.questions import JudgeReplies, Question, Source
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_array
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.statistics.bootstrap import Floats, mean_estimate
+from medlive.statistics.estimate import mean_estimate
+from medlive.statistics.intervals import Floats
 
 Cell = str | int | float | None
 """None: NA, or not defined."""

@@ -23,13 +23,10 @@ from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.grader.reply import Words
 from medlive.llm.ask import ReplyModel
-from medlive.statistics.bootstrap import (
-    Estimate,
-    Floats,
-    interval,
-    over_draws,
-)
+from medlive.statistics.bootstrap import over_draws
 from medlive.statistics.correlation import spearman
+from medlive.statistics.estimate import Estimate, percentile_interval
+from medlive.statistics.intervals import Floats
 from medlive.statistics.scale import connected
 
 from .model import (
@@ -136,7 +133,7 @@ def ratings(
         drawn = elo(sums.reshape(-1, len(played), len(played)))
     by_model = [Estimate(None)] * models
     for place, model in enumerate(played):
-        low, high = interval(drawn[:, place])
+        low, high = percentile_interval(drawn[:, place])
         by_model[model] = Estimate(float(values[place]), low, high)
     return by_model
 

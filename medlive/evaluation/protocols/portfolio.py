@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.scoring.refusals import Objection
-from medlive.statistics.bootstrap import Floats, known_or_none
 from medlive.statistics.correlation import spearman
+from medlive.statistics.estimate import known_or_none
+from medlive.statistics.intervals import Floats
 
 from .model import (
     Figures,

@@ -14,8 +14,8 @@ from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
 )
-from medlive.statistics.bootstrap import Draws, Floats
-from medlive.statistics.intervals import known_means
+from medlive.statistics.bootstrap import Draws
+from medlive.statistics.intervals import Floats, known_means
 from medlive.statistics.items import Item, analyse_items
 from medlive.statistics.planning import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.scale import Scale, scale

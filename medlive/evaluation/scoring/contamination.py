@@ -16,16 +16,8 @@ import numpy as np
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunInfo
 from medlive.llm.registry import Cutoff, Registry
-from medlive.statistics.bootstrap import (
-    Comparison,
-    Estimate,
-    Floats,
-    bootstrap_means,
-    compare,
-    holm_of_known,
-    interval,
-    mean_estimate,
-)
+from medlive.statistics.bootstrap import bootstrap_means
+from medlive.statistics.comparison import Comparison, compare, holm_of_known
 from medlive.statistics.contamination import (
     POST,
     PRE,
@@ -40,7 +32,8 @@ from medlive.statistics.contamination import (
     seen_effect,
     terciles,
 )
-from medlive.statistics.intervals import known_means
+from medlive.statistics.estimate import Estimate, mean_estimate, percentile_interval
+from medlive.statistics.intervals import Floats, known_means
 from medlive.statistics.items import easiness
 
 from .estimates import FEW, ScoreGrid, sides_of
@@ -206,7 +199,7 @@ class _Run:
             difference = full.value - post.value
         if full.low is not None and post.low is not None:
             drawn = bootstrap_means(columns, **self.grid.how)
-            low, high = interval(drawn[:, 0] - drawn[:, 1])
+            low, high = percentile_interval(drawn[:, 0] - drawn[:, 1])
         return PaperFigure(full, post, difference, low, high)
 
     def controls(self, runs: Sequence["_Run"]) -> Iterator["_Run"]:

@@ -14,25 +14,23 @@ from medlive.evaluation.model import (
 )
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
-    Comparison,
     Draws,
-    Estimate,
-    Floats,
-    Places,
     Resampling,
-    Standing,
     bootstrap_groups,
     bootstrap_ratios,
     cluster_counts,
     cluster_sums,
+    spread_over_draws,
+)
+from medlive.statistics.comparison import (
+    Comparison,
+    Standing,
     compare,
-    estimates_of,
-    mean_estimates,
-    spread_of,
     tie_groups,
 )
 from medlive.statistics.contamination import POST, PRE, Sides
-from medlive.statistics.intervals import mean_bounds, too_few
+from medlive.statistics.estimate import Estimate, column_estimates, mean_estimates
+from medlive.statistics.intervals import Floats, Places, mean_bounds, too_few
 
 from .metrics import MOST, Metric, Scored
 from .published import published_mean
@@ -384,7 +382,7 @@ class ScoreGrid:
             counts = cluster_counts(trials > 0, clusters)
             ends = mean_bounds(
                 rates,
-                spread_of(drawn[:, 0]),
+                spread_over_draws(drawn[:, 0]),
                 counts,
             )
             rarer = np.where(
@@ -393,7 +391,7 @@ class ScoreGrid:
                 trials - hits,
             )
             reasons = too_few(cluster_sums(rarer, clusters), counts)
-            estimates = estimates_of(rates, ends, totals, reasons)
+            estimates = column_estimates(rates, ends, totals, reasons)
             for of_model, rate in zip(errors.values(), estimates, strict=True):
                 if rate.n:
                     of_model[axis] = rate

@@ -9,12 +9,8 @@ from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
 from medlive.llm.registry import Cutoff
-from medlive.statistics.bootstrap import (
-    Comparison,
-    Draws,
-    Standing,
-    holm,
-)
+from medlive.statistics.bootstrap import Draws
+from medlive.statistics.comparison import Comparison, Standing, holm
 from medlive.statistics.contamination import Drop, drop, permutation_p
 
 from .estimates import (

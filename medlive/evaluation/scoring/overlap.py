@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import LEAST as LEAST_MODELS
-from medlive.statistics.intervals import quotient
+from medlive.statistics.intervals import Floats, quotient
 
 from .estimates import SLICES, rows_by
 from .score import ScoreTable

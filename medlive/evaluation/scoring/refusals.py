@@ -16,7 +16,7 @@ from .graded import GradedRun
 from .metrics import Metric, Scored
 
 if TYPE_CHECKING:
-    from medlive.statistics.bootstrap import Comparison
+    from medlive.statistics.comparison import Comparison
 
     from .companions import HarmRates
 

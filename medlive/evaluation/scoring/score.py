@@ -9,13 +9,10 @@ from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
 from medlive.evaluation.model import AnswerState
 from medlive.llm.registry import EMPTY, Cutoff, Registry
-from medlive.statistics.bootstrap import (
-    Comparison,
-    Draws,
-    Estimate,
-    Standing,
-)
+from medlive.statistics.bootstrap import Draws
+from medlive.statistics.comparison import Comparison, Standing
 from medlive.statistics.contamination import Drop
+from medlive.statistics.estimate import Estimate
 
 from .companions import (
     Companions,

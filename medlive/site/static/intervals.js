@@ -1,4 +1,5 @@
-// Intervals of means and of paired differences, Holm's correction and tie groups, as medlive.statistics has them.
+// Intervals of means and of paired differences, Holm's correction and tie groups, as medlive.statistics has them: its
+// modules `intervals` and `comparison` explain the constants.
 
 import { randomSigns } from "./generator.js";
 import { oneDecimal, twoDigits } from "./format.js";

@@ -1,4 +1,4 @@
-"""The texts of a snapshot for people: the dataset card, the change note, the terms."""
+"""The texts of a snapshot for people: dataset card (`readme`), change note (`changes_md`), terms (`licence`)."""
 
 import json
 import re
@@ -41,8 +41,9 @@ LIMITS = (
 )
 
 MOST_ADDED = 200
-"""More added cases than this are counted in CHANGES.md, not listed; `changes.json` lists them all."""
-_MOST_REASON = 2_000
+"""CHANGES.md lists up to this many added cases, and only counts more; `changes.json` lists them all."""
+_MOST_REASON = 2_000  # characters
+# Limits of the hub's size categories
 _SIZES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
@@ -54,7 +55,7 @@ _SIZES = (
 _MARKUP = re.compile(r"([\\`*_\[\]|~$])")
 _OPENING = re.compile(r"^(\d*)([#+\-.)])(?=[\s#+-]|$)")
 _ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
-"""What a forge's page makes a link of, without brackets."""
+"""What pages of GitHub and its like turn into a link without brackets."""
 
 
 def licence(canary: str) -> str:
@@ -71,8 +72,8 @@ def changes_md(
 ) -> Iterator[str]:
     """Yield `CHANGES.md` in pieces: revised and withdrawn cases in full, added ones in full up to MOST_ADDED.
 
-    `numbers` has for each section of a ledger how many entries it has; `entries` returns those of a section, and is
-    not called for more than MOST_ADDED added cases.
+    `numbers` has each ledger section's number of entries. `entries` returns the entries of a section; it is not called
+    for more than MOST_ADDED added cases.
     """
     since = f"since {meta.parent}" if meta.parent else "(the first release)"
     yield f"# Changes in medlive {meta.version} {since}\n"
@@ -102,7 +103,7 @@ def changes_md(
 def readme(meta: Manifest, rows: str) -> str:
     """Return `README.md`: the dataset card, its front matter as the Hugging Face hub and `datasets` read it.
 
-    `rows` is a digest of the rows as data/cases.jsonl and data/criteria.jsonl hold them.
+    `rows` is a digest of data/cases.jsonl and data/criteria.jsonl.
     """
     counts = meta.counts
     headroom = counts.headroom.words
@@ -154,7 +155,7 @@ def _template() -> Template:
 
 
 def _proof(counts: Counts) -> str:
-    """How many rubrics were proved, and the means of what the proofs say."""
+    """How many rubrics were proved, and the means of the proofs' figures."""
     proof = counts.proof
     share = f"{number(proof.cases)} of {number(counts.cases)}"
     if not proof.cases:
@@ -166,6 +167,7 @@ def _proof(counts: Counts) -> str:
 
 
 def _corpora(evidence: EvidenceUse) -> str:
+    """The corpora of an evidence index with their digests."""
     named = []
     for name, digest in sorted(evidence.corpora.items()):
         named.append(f"{cell(name)} {cell(digest)}")
@@ -178,6 +180,7 @@ def _shares(
     *,
     ranked: bool = True,
 ) -> str:
+    """A table of counts with their shares; if `ranked`, the most frequent first."""
     whole = sum(counts.values())
     rows = []
     for name, n in by_rank(counts) if ranked else counts.items():

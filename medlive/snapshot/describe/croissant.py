@@ -34,9 +34,10 @@ DESCRIBED_FILES: Mapping[str, tuple[str, str]] = {
         "Cases with their criteria, as LiveMedBench's scripts read them.",
     ),
 }
-"""The data files, each with its format and what it is."""
+"""The data files, each with its format and its description."""
 
 
+# Type of a column → its type in Croissant
 _TYPES: Mapping[str, str] = {
     "integer": "sc:Integer",
     "number": "sc:Float",
@@ -45,7 +46,7 @@ _TYPES: Mapping[str, str] = {
 
 
 def croissant(meta: Manifest) -> dict[str, Any]:
-    """Return `croissant.json`; the manifest has every other file."""
+    """Return `croissant.json` for a snapshot; `meta.files` must have the data files already."""
     counts = meta.counts
     file = package_files("medlive.snapshot.describe").joinpath("croissant.json")
     fixed = json.loads(file.read_bytes())
@@ -68,7 +69,7 @@ def croissant(meta: Manifest) -> dict[str, Any]:
         **fixed["document"],
         "name": f"medlive-{meta.version}",
         "description": f"{SUMMARY}{warning} Canary: {meta.canary}",
-        # MAJOR.MINOR.PATCH, in which no number begins with a zero.
+        # As Croissant asks for: MAJOR.MINOR.PATCH, in which no number begins with a zero.
         "version": f"{int(year)}.{int(week)}.0",
         "datePublished": f"{meta.created_at:%Y-%m-%d}",
         "inLanguage": sorted(counts.by_language),
@@ -103,7 +104,7 @@ def croissant(meta: Manifest) -> dict[str, Any]:
 def _record_set(
     table: str, key: str, columns: Iterable[Column], texts: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The records of a table; a column's text is by its name, or by that of table and column."""
+    """The record set of a table; `texts` has descriptions by `table/column`, or by `column` for both tables."""
     fields: list[dict[str, Any]] = []
     for column in columns:
         name = column.name

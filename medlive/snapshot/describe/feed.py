@@ -1,4 +1,4 @@
-"""The pages about published snapshots, made of their manifests: `latest.json`, an Atom feed, an HTML page."""
+"""The files about all published snapshots, made of their manifests: `latest.json`, an Atom feed, an HTML page."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class Release:
 
     @property
     def signed(self) -> bool:
-        """Whether it has a key."""
+        """Whether it is signed."""
         return self.manifest.signing is not None
 
     @property
@@ -65,14 +65,14 @@ class Release:
 
 
 def url_at(base_url: str | None, name: str) -> str:
-    """The address of a published file, with or without a last `/` of the base; without one it is relative."""
+    """The address of a published file below `base_url`, whose last `/` is optional; relative if there is no base."""
     if base_url is None:
         return quote(name)
     return urljoin(f"{base_url.rstrip('/')}/", quote(name))
 
 
 def _entry_id(unique: str) -> str:
-    """An id for a feed or an entry, of what is unique to it."""
+    """A stable id for a feed or an entry, made from `unique`."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"medlive/{unique}").urn
 
 
@@ -81,7 +81,7 @@ def _newest_first(releases: Sequence[Release]) -> list[Release]:
 
 
 def latest_json(releases: Sequence[Release], base_url: str | None) -> bytes:
-    """Return `latest.json`: the newest version with its files, and the digests of all; there must be one."""
+    """Return `latest.json`: the newest version with its files, and all digests. `releases` must not be empty."""
     ordered = _newest_first(releases)
 
     def head(release: Release) -> dict[str, Any]:
@@ -116,13 +116,13 @@ def feed_xml(
 ) -> bytes:
     """Return `feed.xml`: Atom 1.0 (RFC 4287), an entry for each version and each erratum, newest first.
 
-    Without any it is a valid feed, updated at the beginning of 1970. The moments are those of the manifests and of
+    Without entries it is a valid feed, updated at the beginning of 1970. The moments are those of the manifests and of
     errata.json. An erratum that names more snapshots later keeps its entry and its moment.
     """
     entries: list[dict[str, Any]] = []
     for release in _newest_first(releases):
         entry = {
-            # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
+            # Made of the digest, not the canary: a canary that is in a feed would prove nothing about the data.
             "id": _entry_id(f"snapshots/{release.digest}"),
             "moment": release.manifest.created_at,
             "title": f"medlive {release.version}",
@@ -167,8 +167,8 @@ def index_html(
 ) -> bytes:
     """Return `index.html`: every version with its files and digests, the errata, and how to verify and load.
 
-    The page needs no script and no other host. `key` is the file name of the public key there; None if there is
-    none.
+    The page needs no script and no other host. `key` is the file name of the public key there, None if there is no
+    key. `releases` must not be empty.
     """
     ordered = _newest_first(releases)
     text = _TEMPLATES.get_template("index.html.j2").render(
@@ -187,7 +187,7 @@ _TEMPLATES.filters["moment"] = moment_text
 
 
 def safe_base(url: str) -> bool:
-    """Whether a public address can be linked to: http or https, with a host and nothing behind the path."""
+    """Whether a public address can be linked to: http or https, with a host, no query and no fragment."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return False

@@ -18,7 +18,7 @@ LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "Chinese (中文)"}
 
 
 def figures(manifest: Manifest) -> dict[str, str]:
-    """Return path → SVG; the same counts make the same text."""
+    """Return path → SVG text; the same manifest makes the same text."""
     counts = manifest.counts
     name = f"medlive {manifest.version}"
     cases = counted(counts.cases, "case", "cases")
@@ -82,7 +82,7 @@ def figures(manifest: Manifest) -> dict[str, str]:
 
 
 def by_size(counts: Counts) -> dict[int, int]:
-    """Number of criteria → cases that have so many, in order."""
+    """Number of criteria → how many cases have that number, in order."""
     sizes = {int(size): n for size, n in counts.criteria_per_case.items()}
     return dict(sorted(sizes.items()))
 
@@ -100,7 +100,7 @@ def counted(
     singular: str,
     more: str,
 ) -> str:
-    """`1 case`, `2,756 cases`."""
+    """A number with its noun: `1 case`, `2,756 cases`."""
     return f"{number(n)} {singular if n == 1 else more}"
 
 
@@ -121,12 +121,12 @@ def by_month(counts: Counts) -> dict[str, int]:
 
 
 def by_rank(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The most frequent first, equals by name."""
+    """(name, count), the most frequent first, equal counts by name."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _bars(counts: Mapping[str, int]) -> list[Bar]:
-    """The most frequent first, each with its share."""
+    """Bars, the most frequent first, each with its share."""
     whole = sum(counts.values())
     bars = []
     for name, n in by_rank(counts):

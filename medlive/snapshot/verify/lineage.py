@@ -1,4 +1,4 @@
-"""The line of releases: what a snapshot states about its ancestors, and whether its parent agrees."""
+"""Checks the line of releases (`check_chain`): what a snapshot states of its ancestors, and if its parent agrees."""
 
 import os
 from itertools import pairwise
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .steps import Inspected
 
 _PARENT_FILES = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
-"""The files of a parent that are compared."""
+"""The files of a parent that are compared with the snapshot's."""
 
 
 def check_chain(folder: "Inspected", out: Faults) -> None:

@@ -1,7 +1,7 @@
-"""What a reader's browser may be given: the figures and pages of a snapshot, read by what is allowed in them.
+"""Checks that a snapshot's figures (SVG) and pages (Markdown) hold nothing that a browser would run, load or follow.
 
-A list of what is dangerous is never complete (`u\\72l(`, `&#117;rl(`, `image-set(`), so nothing is searched for:
-whatever medlive's own figures and pages do not consist of is a fault.
+A list of what is dangerous is never complete (`u\\72l(`, `&#117;rl(`, `image-set(`), so these are lists of what is
+allowed: whatever medlive's own figures and pages do not consist of is a fault.
 """
 
 import re
@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from medlive.integrity.folder import REQUIRED
 
 _MAX_SHOWN = 40
-"""Characters of a fault that are quoted."""
+"""The most characters of a fault that are quoted."""
 
 # --- figures
 
@@ -118,6 +118,7 @@ def find_active_svg(data: bytes) -> str | None:
 
 
 def _element_fault(element: ElementTree.Element) -> str | None:
+    """What is not allowed in an element by itself; None if all is."""
     name = element.tag.removeprefix(_SVG)
     if name not in _ELEMENTS or name == element.tag:
         return name
@@ -159,7 +160,7 @@ def find_active_markdown(data: bytes) -> str | None:
 
 
 def _line_fault(row: str) -> str | None:
-    """What begins HTML, a link, an image or a formula in a line, other than the card's own."""
+    """The first HTML, link, image or formula in a line that is not the card's own; None if there is none."""
     if row in _ALERTS or _PAGE_TAG.fullmatch(row):
         return None
     if "\r" in row or (("```" in row or "~~~" in row) and not _FENCE.fullmatch(row)):

@@ -37,13 +37,13 @@ _STEPS = (
     "canary",
     "leaks",
 )
-"""The steps that report what this pass finds; a misspelt one must not read as one without faults."""
+"""The steps that report what this pass finds, fixed so that a misspelt name is an error and not "no faults"."""
 _STEPS_OF_HITS = {
     "no criterion has positive points": "positive",
     "two criteria share an id": "ids",
     "first release": "releases",
 }
-"""Words of a hit of `row_hits` → the step that reports it; all others are reported as `rubric`."""
+"""Words of a hit of `row_hits` → the step that reports it; other hits are reported as `rubric`."""
 
 
 class Scan:
@@ -56,7 +56,7 @@ class Scan:
         self.shape = manifest.shape
         self.tally = Tally(self.shape)
         self.faults = {step: Faults() for step in _STEPS}
-        """By the step that reports them."""
+        """Step that reports them → the faults."""
         self.seen = set[str]()  # The ids of the cases
         self.livemedbench = ""
         """The sha256 of `livemedbench.json` as these rows imply it."""
@@ -106,7 +106,7 @@ class Scan:
         row: Row,
         criteria: list[Row],
     ) -> None:
-        """Check one case, which has this line, by itself, and what the ledgers state about it."""
+        """Check one case, on line `number`, by itself and against what the ledgers state about it."""
         case_id = str(row["case_id"])
         where = f"{CASES}: {case_id!r}"
         if case_id in self.seen:

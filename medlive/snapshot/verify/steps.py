@@ -65,7 +65,7 @@ LIVEMEDBENCH = "livemedbench.json"
 _DESCRIBED = [
     name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
 ]
-"""What croissant.json names."""
+"""The files that croissant.json names."""
 _SMALL = [name for name in REQUIRED if name not in (*_DESCRIBED, CHANGES, HOLDOUTS)]
 """The files whose canary no other step checks."""
 _FIRST = (SUMS, SIGNATURE, "manifest.json")
@@ -78,8 +78,8 @@ class Inspected(Inspection):
 
     root: Path
     public_key: PublicKey | None
-    sizes: Mapping[str, int]  # Of its regular files, by name
-    listing_faults: Sequence[Finding]  # Everything else in it
+    sizes: Mapping[str, int]  # Name of a regular file → its bytes
+    listing_faults: Sequence[Finding]  # For everything else in the folder
     manifest_faults: Faults = field(default_factory=Faults)
     _digests: dict[str, str] = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ class Inspected(Inspection):
         return {}
 
     def require(self, *names: str) -> None:
-        """Raise Skip for a file that is missing, or does not have the digest that is stated: it is not opened."""
+        """Raise Skip if a file is missing or does not have its stated digest, since it must not be opened then."""
         for name in names:
             if name not in self.sizes:
                 raise Skip(f"{name} is missing")
@@ -114,7 +114,7 @@ class Inspected(Inspection):
         self,
         names: Iterable[str],
     ) -> Iterator[tuple[str, bytes]]:
-        """Yield those of the files that are there with the digests stated, with their bytes."""
+        """Yield (name, bytes) of the files that exist with their stated digests."""
         for name in names:
             if name in self.sizes and not self.refused(name):
                 yield name, self.read(name)
@@ -147,21 +147,27 @@ class Inspected(Inspection):
         return None
 
     def require_manifest(self) -> Manifest:
+        """The manifest. Raises Skip if it cannot be read."""
         if self.manifest is None:
             raise Skip("the manifest cannot be read")
         return self.manifest
 
     @cached_property
     def ledgers(self) -> Ledgers:
+        """Both ledgers. Raises Skip if a file is missing or refused, or the manifest cannot be read."""
         self.require(CHANGES, HOLDOUTS)
         return read_ledgers(self.root, self.require_manifest())
 
     @cached_property
     def scan(self) -> Scan:
+        """What the one pass over the rows found. Raises Skip if the rows must not be opened."""
         self.require(CASES, CRITERIA)
         scan = Scan(self.require_manifest(), self.ledgers)
         scan.run(self.root)
         return scan
+
+
+# The steps; what each checks is said in STEPS.
 
 
 def check_origin(folder: Inspected, out: Faults) -> None:
@@ -275,7 +281,7 @@ def _report(
     name: str,
     ledger: str = "",
 ) -> Callable[[Inspected, Faults], None]:
-    """The step that reports what the scan found for it, and what is wrong with a ledger."""
+    """The step that reports the scan's faults under `name`, and the faults of a ledger."""
 
     def step(folder: Inspected, out: Faults) -> None:
         if ledger:
@@ -344,7 +350,7 @@ def check_canary(folder: Inspected, out: Faults) -> None:
 
 
 _VIEWED = {".svg": find_active_svg, ".md": find_active_markdown}
-"""The files that a browser or a page of a forge shows, by suffix."""
+"""Suffix → the check of such files, which a browser or a page of a forge shows."""
 
 
 def check_leaks(folder: Inspected, out: Faults) -> None:
@@ -407,7 +413,7 @@ STEPS: tuple[tuple[str, Callable[[Inspected, Faults], None]], ...] = (
         check_chain,
     ),
 )
-"""The steps, in order."""
+"""What each step checks, and its function, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -415,7 +421,9 @@ class VerificationReport(Report):
     """The results of all steps, and what the snapshot states."""
 
     manifest: Manifest | None  # None if it could not be read
-    unknown: tuple[str, ...] = ()  # What it holds and this medlive does not know
+    unknown: tuple[
+        str, ...
+    ] = ()  # What the snapshot holds and this medlive does not know
 
     def summary(self) -> str:
         """Describe the failed steps in one line, for an error message."""

@@ -25,7 +25,7 @@ from medlive.report.sections import (
     criteria,
     met_by_criterion,
 )
-from medlive.statistics.bootstrap import Comparison, tie_groups
+from medlive.statistics.comparison import Comparison, tie_groups
 from tests.support.runs import made_cases, made_run
 
 

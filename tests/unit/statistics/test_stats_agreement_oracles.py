@@ -21,12 +21,7 @@ from medlive.statistics.agreement import (
     macro_f1_of_tables,
     rater_sums,
 )
-from medlive.statistics.bootstrap import (
-    LEAST_DRAWN,
-    estimate,
-    ratio_of,
-    weight_chunks,
-)
+from medlive.statistics.bootstrap import weight_chunks
 from medlive.statistics.correlation import (
     correlate,
     kendall,
@@ -34,6 +29,7 @@ from medlive.statistics.correlation import (
     pearson_p,
     spearman,
 )
+from medlive.statistics.estimate import LEAST_DRAWN, estimate, ratio_of
 from medlive.statistics.intervals import incomplete_beta
 from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
 from tests.support.oracles import oracle

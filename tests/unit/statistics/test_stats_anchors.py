@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.intervals import Floats
 from medlive.statistics.planning import kept_cases_needed, rank_anchors
 from medlive.statistics.scale import Scale, scale
 

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.statistics import bootstrap
-from medlive.statistics.bootstrap import (
+from medlive.statistics.bootstrap import bootstrap_means, weight_chunks
+from medlive.statistics.comparison import (
     Comparison,
-    bootstrap_means,
     compare,
     holm,
-    interval,
     tie_groups,
-    weight_chunks,
 )
+from medlive.statistics.estimate import percentile_interval
 from tests.support.oracles import oracle
 
 stats = oracle("scipy.stats")
@@ -40,7 +39,7 @@ def test_absent_items_are_left_out_of_a_column() -> None:
     known = drawn[~np.isnan(drawn[:, 1]), 1]
     assert (known == 0.5).all()
     assert 0 < len(known) < 200
-    assert interval(np.array([np.nan])) == (None, None)
+    assert percentile_interval(np.array([np.nan])) == (None, None)
 
 
 @given(st.lists(st.floats(0, 1), max_size=20))

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from medlive.statistics.bootstrap import Floats
 from medlive.statistics.contamination import (
     adjusted_drop,
     drop,
@@ -18,6 +17,7 @@ from medlive.statistics.contamination import (
     seen_effect,
     terciles,
 )
+from medlive.statistics.intervals import Floats
 from tests.support.oracles import oracle
 
 stats = oracle("scipy.stats")

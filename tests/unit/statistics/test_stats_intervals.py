@@ -5,18 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.statistics.bootstrap import (
-    Places,
-    bootstrap_means,
-    cluster_counts,
-    compare,
-    compare_paired,
-    mean_estimates,
-    tie_groups,
-    too_few_for_mean,
-    weight_chunks,
-)
-from medlive.statistics.intervals import DOUBT, mean_bounds, quantile, sign_p
+from medlive.statistics.bootstrap import bootstrap_means, cluster_counts, weight_chunks
+from medlive.statistics.comparison import compare, compare_paired, tie_groups
+from medlive.statistics.estimate import mean_estimates, too_few_for_mean
+from medlive.statistics.intervals import DOUBT, Places, mean_bounds, quantile, sign_p
 from tests.support.oracles import oracle
 
 stats = oracle("scipy.stats")

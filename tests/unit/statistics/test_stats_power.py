@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from medlive.statistics.bootstrap import Floats, compare_paired
+from medlive.statistics.comparison import compare_paired
 from medlive.statistics.contamination import permutation_p
+from medlive.statistics.intervals import Floats
 from medlive.statistics.planning import cases_for_drop, cases_for_pair, spread_of
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.intervals import Floats
 from medlive.statistics.scale import linked_groups, normal_scores, scale
 
 
