@@ -10,7 +10,7 @@ from medlive.cli.output import (
 )
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import QuestionsAsked
-from medlive.evaluation.penalties import count_penalties
+from medlive.evaluation.penalties import PenaltyUse, count_penalties
 from medlive.evaluation.root_causes import (
     AuditTable,
     RootCause,
@@ -91,13 +91,7 @@ def audit(
         "runs": rows,
         "spent": budget,
     }
-    idle = [use for use in uses if use.is_idle]
-    title = f"{len(idle)} of {len(uses)} penalties that no model committed; medlive snapshot withdraw takes one out"
-    names = ("case_id", "criterion_id", "points", "criterion", "models")
-    shown = [
-        *_describe(tables, overridden),
-        table_of(idle, names, title),
-    ]
+    shown = [*_describe(tables, overridden), _describe_idle(uses)]
     return Result(value, shown, notes, failure)
 
 
@@ -128,6 +122,14 @@ def _describe(
         Grid(["root cause", *models], counts, marked(title, overridden)),
         Grid(columns, quotes, "examples"),
     )
+
+
+def _describe_idle(uses: tuple[PenaltyUse, ...]) -> Grid:
+    """The penalties that no model committed."""
+    idle = [use for use in uses if use.is_idle]
+    title = f"{len(idle)} of {len(uses)} penalties that no model committed; medlive snapshot withdraw takes one out"
+    names = ("case_id", "criterion_id", "points", "criterion", "models")
+    return table_of(idle, names, title)
 
 
 def _remarks(table: AuditTable) -> Iterator[str]:
