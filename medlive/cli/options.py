@@ -37,7 +37,7 @@ def _read_moment(text: str) -> datetime:
 
 
 def _find_snapshot(place: str) -> Path:
-    # `medlive --help` needs no settings.
+    # Imported here: `medlive --help` needs no settings.
     from medlive.instance.loading import read_settings
     from medlive.instance.paths import snapshot_folder
 
@@ -161,7 +161,7 @@ def _option(
             kind, info = get_args(kind)
             info = copy(info)
         info.help = info.help or meaning
-        # Typer takes the first name of an annotated option for its default.
+        # An annotated option holds its first name as `default`; ...: it has no name of its own yet.
         if isinstance(info, OptionInfo) and info.default is ...:
             spelt = name.strip("_").replace("_", "-")
             off = f"/--no-{spelt}" if default is True else ""

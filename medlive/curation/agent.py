@@ -144,8 +144,8 @@ class Agent:
     ) -> T:
         """Send a request until `read` accepts a reply, and return the value that `read` makes of it.
 
-        An unusable reply goes back to the engine once, with the fault. When the repair is unusable too and both
-        replies were stored ones, a new round asks again, so that a resumed run pays for that reply only.
+        An unusable reply goes back to the engine once, with the fault. If no reply is usable and all were replayed
+        from an earlier run, the next round sends the request as a new one, so a resumed run pays for no more than that.
 
         Args:
             request: The first request.

@@ -31,7 +31,7 @@ class Change:
 
     kind: ChangeKind
     case_id: str
-    reason: str | None  # None where nothing states it
+    reason: str | None  # None from `diff_cases`; a release's ledger states it
     from_revision: int | None = None
     to_revision: int | None = None
     # Of a revised case that was compared; if both are empty, only the revision's number changed

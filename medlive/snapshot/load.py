@@ -166,7 +166,7 @@ class Snapshot:
         from .parquet import schema
 
         shape = self.manifest.shape
-        absent = shape.absent(table)
+        absent = shape.absent(table)  # Rows have their defaults
         columns = schema((*shape.columns[table], *absent))
         # Parquet that was not verified is never opened, and parts are read from the rows anyway.
         if self.verified and not self.keep and not absent:
@@ -176,6 +176,7 @@ class Snapshot:
                 return pq.read_table(path, columns=columns.names)
             except (pa.ArrowException, OSError) as exc:
                 raise BadInput(f"{path}: {str(exc)[:300]}") from exc
+        # In every row: the canary, and the defaults of unknown columns, which `row` leaves out
         same = {**shape.unknown[table], "canary": self.manifest.canary}
         rows: list[dict[str, Any]] = []
         for case in self._read(alone=table == "cases" and not self.keep):

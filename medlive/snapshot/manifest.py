@@ -105,9 +105,9 @@ class ProofMeans(_Frozen):
     """How the rubrics measure: means over the cases whose rubric is proved; None where none is."""
 
     cases: Count = 0  # With a proved rubric
-    ceiling: Share | None = None
-    floor: Share | None = None
-    separation: Share | None = None
+    ceiling: Share | None = None  # The long excellent answer's score
+    floor: Share | None = None  # The higher score of the vague and wrong answers
+    separation: Share | None = None  # The lower excellent score, less the floor
 
 
 EASY = 0.9
@@ -117,7 +117,7 @@ LITTLE_HEADROOM = 0.75
 
 
 class Headroom(_Frozen):
-    """How much is left above a correct answer that lacks what an expert would not miss."""
+    """How much score is left above an ordinary answer: correct, but without what an expert would not miss."""
 
     cases: Count = 0  # With such an answer in their proof
     ordinary: Share | None = None  # The median of its scores
@@ -307,7 +307,7 @@ class WeekCost(_Frozen):
 
 
 class Stated(_Frozen):
-    """What a release states of itself besides its rows, its version and its moment."""
+    """What a snapshot states besides rows, version and time: base of `SnapshotMeta` and the database's `FixedMeta`."""
 
     # Every ancestor, the oldest first; the last is the parent
     lineage: tuple[Ancestor, ...] = ()
@@ -325,7 +325,7 @@ class Stated(_Frozen):
 
 
 class SnapshotMeta(Stated):
-    """What a snapshot states besides its rows; the same values give the same bytes."""
+    """What `write_snapshot` states besides the rows it is given; the same values give the same bytes."""
 
     version: Version
     created_at: AwareDatetime

@@ -1,4 +1,4 @@
-"""`check_requests` refuses a request for another host, or with too long an address or headers, before any route."""
+"""`check_requests` refuses a request for another host, or with too long a query or headers, before any route."""
 
 import re
 from collections.abc import Set
@@ -20,7 +20,7 @@ _FOR_MONITORS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 def check_requests(app: ASGIApp, settings: WebSection) -> ASGIApp:
-    """The application without requests for a host that is not this site's, and with addresses or headers too long.
+    """The application without requests for a host that is not this site's, and with queries or headers too long.
 
     This site's hosts are those of `[web] base_url` and `[web] hosts`, loopback, the address that the server was
     told to listen on, and the one that the connection arrived at.
@@ -46,8 +46,8 @@ def check_requests(app: ASGIApp, settings: WebSection) -> ASGIApp:
             elif not _is_ours(scope, named):
                 status = 421
                 text = "This server has no site of that name. Whoever runs it can add the name to [web] hosts.\n"
-        refusal = PlainTextResponse(text, status) if status else app
-        await refusal(scope, receive, send)
+        answering = PlainTextResponse(text, status) if status else app
+        await answering(scope, receive, send)
 
     return answer
 

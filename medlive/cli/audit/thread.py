@@ -76,7 +76,7 @@ def describe_thread(name: str, record: Row) -> Shown:
     passages = []
     for claim in (record["curation"] or {}).get("claims", ()):
         for hit in claim["hits"]:
-            passage = {name: hit["passage"][name] for name in ("id", "title", "url")}
+            passage = {field: hit["passage"][field] for field in ("id", "title", "url")}
             passages.append({"element": claim["element_id"], **passage})
     yield from _describe("passages that were retrieved", passages)
 
@@ -91,7 +91,7 @@ def messages_table(messages: Sequence[Row], title: str | None = None) -> Grid:
 
 
 def _describe(title: str, part: object) -> Shown:
-    """Records as a table, of checks only the failed ones, and below it a table for each kind of record inside them."""
+    """Records as a table, passed ones of a list only as a count; below it one for each kind of record inside them."""
     rows = all_rows = _records(part)
     if not isinstance(part, dict):
         rows = [row for row in all_rows if not row.get("passed")]

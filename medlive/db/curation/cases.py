@@ -39,7 +39,7 @@ class SavedCase:
     case_id: str
     revision: int
     status: Literal["new", "revised", "unchanged", "left"]
-    """"left": the revision has stayed, and says something else than what was to be saved."""
+    """"left": `save_case` kept the latest revision, as the new rubric was too thin without its withdrawn criteria."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class CaseContent:
     publishable: bool
     overruled: str | None = None  # Why people overruled a confirmed veto
     unpublishable_reason: str | None = None
-    """None for an unpublishable case: the rules engine or a recording took part."""
+    """If None in an unpublishable case, `_NOT_BY_MODELS` is stored."""
     case_id: str = ""  # Empty and 0 until it is stored
     revision: int = 0
 
@@ -130,9 +130,9 @@ async def lock_thread_case(
     return case
 
 
-# What people decided that a new revision may undo, and that no later review has settled. An edit counts for every
-# revision made of the same curation: withdrawing a criterion or proving the rubric adds such revisions. A dropped
-# element is noted at the revision that had it; the next revision is without it.
+# Decisions of people that no later review has settled. An edit is pending only for revisions of another curation:
+# those of the same one (a criterion withdrawn, the rubric proved) still contain it. `drop_element` is noted at the
+# revision before it takes effect. `last` is about this very revision.
 _PENDING = """
     SELECT EXISTS (
         SELECT FROM reinstatements AS back JOIN withdrawals AS w ON w.id = back.withdrawal_id
@@ -166,7 +166,7 @@ _PENDING = """
 """
 
 
-async def pending_people(session: Session, case_id: str, revision: int) -> Record:
+async def pending_decisions(session: Session, case_id: str, revision: int) -> Record:
     """What people decided that bears on a revision.
 
     A person must look at it if the case `is_reinstated`, or if another revision was rejected (`is_rejected`) or edited

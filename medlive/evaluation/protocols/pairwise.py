@@ -92,7 +92,7 @@ def elo(won: Floats, prior: float = PRIOR) -> Floats:
         information = played * share * (1 - share)
         hessian = -information
         hessian[..., range(models), range(models)] = information.sum(axis=-1)
-        # The sum of all strengths is free: pinned at nothing.
+        # Only differences of `theta` count: the sum of a step is pinned at 0.
         step = np.linalg.solve(hessian + 1.0 / models, gap[..., None])[..., 0]
         theta = theta + np.clip(step, -2, 2)
         if np.abs(step).max(initial=0.0) < _CLOSE:
@@ -160,7 +160,7 @@ class PairReply(ReplyModel):
 
 
 def check_pair(reply: PairReply) -> str | None:
-    """What is wrong with a reply: it prefers one answer, and some criteria only the other; None if nothing."""
+    """A fault if `better` is an answer that no criterion prefers while some prefer the other; else None."""
     sides = {getattr(reply, name) for name in CRITERIA}
     if reply.better != "equal" and reply.better not in sides and sides != {"equal"}:
         return f"better is {reply.better!r}, and no criterion is"

@@ -1,6 +1,7 @@
 """Figures beside a headline score: complete, paper and core score and length (`beside`), and harm (`harm_rates`).
 
-The scores are Equation 1, whatever the headline's metric (docs/method.md §2).
+Each score is the paper's Equation 1 (points earned of those to be had), whatever the headline's metric
+(docs/method.md §2).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -95,8 +96,8 @@ def beside(
     """
     paper = complete
     if not rest_on_advice(runs):
-        paper = complete_scores(runs, scored, Metric.PAPER.counted)
-    core = complete_scores(
+        paper = equation_1_scores(runs, scored, Metric.PAPER.counted)
+    core = equation_1_scores(
         runs,
         scored,
         lambda case: core_case(metric.counted(case)),
@@ -120,10 +121,11 @@ def beside(
 def rest_on_advice(runs: Sequence[GradedRun]) -> bool:
     """Whether every criterion is based on the advice, so that the complete score is the paper's."""
     cases = chain.from_iterable(run.cases for run in runs)
+    # `advice_only` is the same object where nothing is left out.
     return all(case.advice_only is case for case in cases)
 
 
-def complete_scores(
+def equation_1_scores(
     runs: Sequence[GradedRun],
     scored: Scored,
     narrow: Narrow | None = None,
@@ -221,9 +223,9 @@ def harm_rates(
         shares[name] = {run.label: [] for run in runs}
     for run in runs:
         for score in complete[run.label]:
-            for name, holds in zip(RATES, _holds(run, score), strict=True):
-                least, most = (0.0, 1.0) if holds is None else (holds, holds)
-                share = replace(score, score=holds, low=least, high=most)
+            for name, counts in zip(RATES, _counts_in(run, score), strict=True):
+                least, most = (0.0, 1.0) if counts is None else (counts, counts)
+                share = replace(score, score=counts, low=least, high=most)
                 shares[name][run.label].append(share)
     by_rate = {}
     for name, scored in shares.items():
@@ -262,20 +264,20 @@ def _rates_of(
     )
 
 
-def _holds(
+def _counts_in(
     run: GradedRun,
     score: CaseScore,
 ) -> list[float | None]:
-    """For each of `RATES`: 1 where it counts the answer, 0 where not; None where that is not known."""
-    holds: list[float | None] = [None] * len(RATES)
+    """Whether each of `RATES` counts the answer, 1 or 0; None where that is not known."""
+    counts: list[float | None] = [None] * len(RATES)
     row = run.harm_of(score.case_id)
     is_answered = score.state is not CaseState.UNANSWERED
     if row is not None and row.reading.is_read and is_answered:
-        holds[:2] = _gravity(row.reading.worst)
+        counts[:2] = _gravity(row.reading.worst)
     if score.state is CaseState.SCORED:
         unmet = [c.points for c in score.case.criteria if score.met[c.id] is False]
-        holds[2:] = _gravity(worst_omission(unmet))
-    return holds
+        counts[2:] = _gravity(worst_omission(unmet))
+    return counts
 
 
 def _gravity(worst: Severity | None) -> list[float]:

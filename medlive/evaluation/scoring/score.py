@@ -19,7 +19,7 @@ from .companions import (
     HarmRates,
     LengthControl,
     beside,
-    complete_scores,
+    equation_1_scores,
     harm_rates,
     narrow_runs,
     rest_on_advice,
@@ -247,7 +247,7 @@ def score_runs(
     cutoffs = {run.label: registry.cutoff(run.info.model) for run in runs}
     slices = grid.slices(cutoffs)
     axes = grid.axis_errors()
-    complete = complete_scores(runs, scored)
+    complete = equation_1_scores(runs, scored)
     companions, lengths = beside(
         runs,
         scored,

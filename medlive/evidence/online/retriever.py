@@ -1,7 +1,7 @@
 """`OnlineRetriever` asks literature services besides the local index, and fuses the results by rank.
 
-Fusion is the local index's own (Cormack, Clarke and Büttcher, SIGIR 2009). Of a claim's phrase only plain words are
-sent, and nothing where an identifier of a person is found in it.
+Fusion is reciprocal rank fusion, as in the local index (Cormack, Clarke and Büttcher, SIGIR 2009). Of a claim's phrase
+only plain words are sent, and nothing where an identifier of a person is found in it.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class OnlineRetriever:
 
         Raises:
             LiteratureUnavailable: if a service gave no usable answer; a claim is never judged on a part.
-            CircuitOpen: if a service is away, for whatever request.
+            CircuitOpen: if a service's circuit is open, so that it is not asked.
         """
         local: list[list[Hit]] = [[] for _ in queries]
         if self._local is not None:

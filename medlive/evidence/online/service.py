@@ -158,7 +158,7 @@ class Literature:
 
         Raises:
             LiteratureUnavailable: if no usable answer came.
-            CircuitOpen: if the service is away, for whatever request.
+            CircuitOpen: if the service's circuit is open, so that it is not asked.
         """
         shown = {name: text for name, text in form.items() if name not in _SECRETS}
         key = digest_json({"service": self.name, "address": address, "form": shown})

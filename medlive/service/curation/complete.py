@@ -23,7 +23,7 @@ from medlive.db.curation.cases import (
     apply_review,
     latest_case,
     lock_thread_case,
-    pending_people,
+    pending_decisions,
     set_status,
 )
 from medlive.db.curation.proofs import save_proof
@@ -234,7 +234,7 @@ async def _respect_people(
 ) -> None:
     """Apply what people decided about this content, or hold the case for them where its content changed."""
     case_id = case.id
-    pending = await pending_people(session, case_id, saved.revision)
+    pending = await pending_decisions(session, case_id, saved.revision)
     if pending.action and not pending.is_reinstated:
         await apply_review(session, case_id, pending.action, pending.reason)
         return

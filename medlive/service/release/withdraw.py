@@ -111,10 +111,10 @@ async def reinstate(
 ) -> list[WithdrawalRow]:
     """Undo the withdrawals of a case, which then waits for a person's approval, or of a criterion of it.
 
-    The criterion comes back in a new revision where the latest lacks it; the case is held where words were redacted
-    since, which the criterion may hold. The errata keep their entries and say when each was undone; the reason stays
-    in the log. Raises UsageError for an unknown case, and CheckFailed for what is not withdrawn or whose thread is
-    taken down.
+    The criterion comes back in a new revision where the latest lacks it; the case is held if words were redacted
+    since, as the criterion may still contain them. The errata keep their entries and say when each was undone; the
+    reason stays in the log. Raises UsageError for an unknown case, and CheckFailed for what is not withdrawn or whose
+    thread is taken down.
     """
     reason = check_reason(reason)
     by, key = check_person_name(by), load_signing_key(os.environ)

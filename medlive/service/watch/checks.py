@@ -222,7 +222,7 @@ def circuit_open(facts: Facts) -> Iterator[Finding]:
 
 def budget_spent(facts: Facts) -> Iterator[Finding]:
     """A limit of the week is reached: no thread is begun before the next week."""
-    for limit in week_limits(facts.week):
+    for limit in week_limits(facts.spending):
         if limit.is_spent:
             yield (
                 limit.spent_text,
@@ -233,9 +233,9 @@ def budget_spent(facts: Facts) -> Iterator[Finding]:
 
 def unpriced(facts: Facts) -> Iterator[Finding]:
     """Replies of the week have no price, so that nobody knows what they cost."""
-    if n := facts.week["unpriced"]:
+    if n := facts.spending["unpriced"]:
         yield (
-            f"{n} replies of {facts.week['week']} have no price: the cost is unknown",
+            f"{n} replies of {facts.spending['week']} have no price: the cost is unknown",
             'set [prices."MODEL"] in models.toml, 0 for a model that costs nothing',
         )
 

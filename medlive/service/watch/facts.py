@@ -54,7 +54,7 @@ class Facts:
     failed_threads: Sequence[Record]
     sources: Sequence[SourceInfo]
     circuits: Sequence[Opening]
-    week: Mapping[str, Any]  # As `read_spending` returns it
+    spending: Mapping[str, Any]  # As `read_spending` returns it
     undelivered: Sequence[OutboxRow]
     missing_rights: Sequence[Record]
     # That this machine's clock and the database's do not agree
@@ -119,7 +119,7 @@ async def read_facts(
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),
             circuits=await list_circuits(session, _configured_circuits(settings)),
-            week=await read_spending(session, settings.budget),
+            spending=await read_spending(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
             clock_problem=clock_off,
@@ -164,7 +164,7 @@ def _read_disks(
 
 
 def _configured_circuits(settings: Settings) -> set[str]:
-    """The keys of the roles' circuits; their endpoints where a role's key is not in this environment.
+    """The circuit breakers of this configuration, by key; by endpoint and model where a role's API key is not set here.
 
     The workers' environment may hold it; then their circuit has a key that this process cannot make.
     """

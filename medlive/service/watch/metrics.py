@@ -95,7 +95,7 @@ def _watched(facts: Facts) -> Iterator[tuple[str, str, float]]:
             yield "step_last_run_timestamp_seconds", state.name, began
     for queue, workers in facts.workers.items():
         yield "queue_workers", queue, workers
-    for limit in week_limits(facts.week):
+    for limit in week_limits(facts.spending):
         yield "week_budget_usd", limit.stage or "all", limit.limit
     for place, _, free, size in facts.disks:
         yield "disk_free_bytes", place, free

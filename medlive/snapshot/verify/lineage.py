@@ -43,7 +43,7 @@ def check_chain(folder: "Inspected", out: Faults) -> None:
     beside = Path(os.path.abspath(folder.root)).parent
     parent = beside / folder_name(manifest.parent)
     if parent.is_symlink() or not parent.is_dir():
-        if out.count:
+        if out.count:  # Faults were found: a failed step, not a skipped one
             return
         why = f"the parent was not found: there is no {parent.name} beside it"
         raise Skip(why, allowed=True)

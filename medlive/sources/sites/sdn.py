@@ -28,6 +28,7 @@ _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d{1,20})(?:[/?#]|$)")
 _PAGE_PATH = re.compile(r"/page-(\d{1,6})(?:[/?#]|$)")
 # A thread or board, and its number
 _PLACE = re.compile(r"\b(threads|forums)/(?:[^/?#]*\.)?(\d+)(?:[/?#]|$)")
+# A post's place in its thread, such as #1,234; \x1f stands between the texts.
 _NUMBER = re.compile(r"(?:^|\x1f)\s*#(\d[\d.,\s]{0,9}?)\s*(?:\x1f|$)")
 # What XenForo puts into a post that its author did not write: quotations, link previews, "Click to
 # expand...".
