@@ -27,6 +27,7 @@ from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.folder import SUMS
 from medlive.llm.registry import Registry
+from medlive.rubric.model import Axis
 from medlive.site.live import write_site
 from medlive.site.model import Content, Week
 from medlive.site.pages import site_files
@@ -38,13 +39,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-AXES: Final = (
-    "Accuracy",
-    "Completeness",
-    "Communication Quality",
-    "Context Awareness",
-    "Safety",
-)
+AXES: Final = tuple(Axis)
 THEMES: Final = ("Emergency Referrals", "Context-Seeking", "Response Depth")
 SPECIALTIES: Final = ("Cardiology", "Dermatology", "Neurology", "Pediatrics", "Urology")
 START: Final = date(2025, 1, 6)

@@ -35,18 +35,13 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import ModelUse, TemplateUse, create_run
 from medlive.evaluation.scoring.estimates import SLICES
 from medlive.integrity.digest import canonical_json
+from medlive.rubric.model import Axis
 
 LIMIT_S: Final = 15.0
 LIMIT_BYTES: Final = 2_000_000_000
 HELP_LIMIT_S: Final = 0.5
 DRAWS: Final = 1000
-AXES: Final = (
-    "Accuracy",
-    "Completeness",
-    "Communication Quality",
-    "Context Awareness",
-    "Safety",
-)
+AXES: Final = tuple(Axis)
 THEMES: Final = (
     "Emergency Referrals",
     "Context-Seeking",

@@ -187,7 +187,7 @@ FIELDS: Mapping[Table, Mapping[str, str]] = {
 
 
 def _known(row: SnapshotCase | SnapshotCriterion, table: Table) -> dict[str, Any]:
-    """A row's columns that this medlive knows, without the canary."""
+    """A row's columns of this version, without the canary."""
     return {name: getattr(row, name) for name in FIELDS[table] if name != "canary"}
 
 

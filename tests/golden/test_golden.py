@@ -14,7 +14,7 @@ import medlive
 from tests.support.bundles import made_room
 
 HERE = Path(__file__).parent
-FILES, PROMPTS = HERE / "files.txt", HERE / "prompts.txt"
+DIGESTS = HERE / "digests.txt"
 
 
 def files(root: Path) -> Iterator[str]:
@@ -46,21 +46,15 @@ def prompts() -> Iterator[str]:
         yield f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+def digests(root: Path) -> list[str]:
+    return [*files(root), *prompts()]
 
 
-def test_snapshot_run_and_bundle_keep_their_bytes(tmp_path: Path) -> None:
-    assert list(files(tmp_path)) == lines(FILES)
-
-
-def test_prompts_keep_their_words() -> None:
-    assert list(prompts()) == lines(PROMPTS)
+def test_files_keep_their_bytes_and_prompts_their_words(tmp_path: Path) -> None:
+    assert digests(tmp_path) == DIGESTS.read_text(encoding="utf-8").splitlines()
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        FILES.write_text(
-            "".join(f"{line}\n" for line in files(Path(folder))), encoding="utf-8"
-        )
-    PROMPTS.write_text("".join(f"{line}\n" for line in prompts()), encoding="utf-8")
+        lines = "".join(f"{line}\n" for line in digests(Path(folder)))
+    DIGESTS.write_text(lines, encoding="utf-8")

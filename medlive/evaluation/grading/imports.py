@@ -265,7 +265,7 @@ def _grades(
 
 
 def _add(run_dir: Path, grades: Sequence[Grade]) -> None:
-    """Write the grades that are not on record. A verdict that medlive asked for is never replaced."""
+    """Write the grades that are not on record. A verdict asked for here is never replaced."""
     if not grades:
         return
     with open_log(run_dir / GRADES) as log:

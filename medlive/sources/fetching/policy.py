@@ -128,7 +128,7 @@ def read_robots(
     body: bytes,
     fetched_at: datetime,
 ) -> Robots:
-    """Read the rules for medlive in an answer to `GET /robots.txt`.
+    """Read the rules for our user agent in an answer to `GET /robots.txt`.
 
     Something else than rules, and too long a pause, count as a refusal; `detail` says so.
     """

@@ -1,6 +1,8 @@
 """The linter finds each fault that is certain, and suspects; the engine's word decides the rest."""
 
+import re
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -203,6 +205,11 @@ def test_dropping_leaves_only_faults_of_the_whole(
 
 def test_the_specialties_are_the_papers_thirty_eight() -> None:
     assert len(SPECIALTIES) == len(set(SPECIALTIES)) == 38
+
+
+def test_the_prompts_name_every_axis() -> None:
+    named = (files("medlive.rubric") / "prompts" / "axes.md").read_text("utf-8")
+    assert re.findall(r'"([^"]+)"', named) == list(Axis)
 
 
 TEXT = CaseText(
