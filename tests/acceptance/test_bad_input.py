@@ -304,6 +304,7 @@ def test_every_line_becomes_a_thread_or_a_problem_and_curation_ends(
     assert instance.one("SELECT count(*) FROM threads") == counts["new"]
 
 
+@pytest.mark.thorough
 def test_threads_of_bad_input_can_be_looked_at(
     new_instance: NewInstance, tmp_path: Path
 ) -> None:

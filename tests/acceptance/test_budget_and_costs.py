@@ -170,6 +170,7 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
         assert told["usd_a_kept_case"] == pytest.approx(a_case)
 
 
+@pytest.mark.thorough
 async def test_a_weeks_budget_holds_at_an_endpoint_that_reports_no_usage(
     instance: Instance,
 ) -> None:

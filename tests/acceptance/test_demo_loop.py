@@ -333,6 +333,7 @@ def test_its_snapshot_is_served_as_a_preview_and_fetched_again(
     assert _files(tmp_path / f"medlive-{version}") == loop.files[0]
 
 
+@pytest.mark.thorough
 def test_every_cell_of_the_notebook_runs_on_the_demo(loop: Loop) -> None:
     notebook = Path(__file__).parents[2] / "docs" / "tutorials" / "notebook.ipynb"
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]

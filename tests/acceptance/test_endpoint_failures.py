@@ -123,6 +123,7 @@ async def test_an_endpoint_that_gives_no_answer_fails_the_threads_until_it_does(
     await _recovers(instance)
 
 
+@pytest.mark.thorough
 async def test_a_dead_key_is_asked_once_and_fails_no_thread(instance: Instance) -> None:
     async with counting_endpoint() as good, bad_endpoint([fails(401)]) as endpoint:
         instance = Instance(

@@ -181,6 +181,7 @@ async def test_dollars_are_the_folder_s_in_all_and_a_spent_budget_leaves_a_score
         assert await here(*mine, "--price", "free") == 2
 
 
+@pytest.mark.thorough
 async def test_one_budget_holds_for_both_stages_and_whatever_comes_back(
     snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

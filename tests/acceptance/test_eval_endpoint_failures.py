@@ -202,6 +202,7 @@ def _true_score() -> float:
     return sum(scores) / len(scores)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_with_three_failures_in_ten_nothing_is_graded_wrong(
     tmp_path: Path, mode: Mode

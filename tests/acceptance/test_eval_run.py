@@ -91,6 +91,7 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
+@pytest.mark.thorough
 async def test_a_killed_run_goes_on_and_another_process_is_turned_away(
     benchmark: Path,
     command: Command,

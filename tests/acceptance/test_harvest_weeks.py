@@ -153,6 +153,7 @@ async def test_edits_late_replies_and_deletions_are_noticed(
     assert _threads(instance)["5013"][0] == 1
 
 
+@pytest.mark.thorough
 async def test_a_field_that_collapses_quarantines_the_source_and_says_which_and_when(
     forum: Forum, instance: Instance
 ) -> None:
@@ -310,6 +311,7 @@ async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
     assert sizes.items() <= on_disk.items()
 
 
+@pytest.mark.thorough
 async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
     forum: Forum, instance: Instance
 ) -> None:

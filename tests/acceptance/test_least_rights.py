@@ -43,6 +43,7 @@ def _answers(url: str) -> bool:
         return False
 
 
+@pytest.mark.thorough
 def test_a_worker_and_the_web_do_their_work_with_the_least_rights(
     users: Users, free_tcp_port_factory: Callable[[], int]
 ) -> None:

@@ -135,6 +135,7 @@ async def test_a_freeze_waits_whoever_is_connected_and_its_limit_makes_a_partial
     )
 
 
+@pytest.mark.thorough
 async def test_after_missed_weeks_the_freeze_waits_for_the_queue_that_is_due_with_it(
     new_instance: NewInstance, samples: list[SampleThread]
 ) -> None:

@@ -92,6 +92,7 @@ def test_workers_take_what_the_scheduler_queues_and_end_when_told(
     ) == [("done",)]
 
 
+@pytest.mark.thorough
 def test_every_log_line_of_a_thread_carries_its_ids(new_instance: NewInstance) -> None:
     instance = new_instance()
     _import(instance, 3)

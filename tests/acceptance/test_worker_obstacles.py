@@ -170,6 +170,7 @@ async def test_a_worker_whose_budget_is_spent_leaves_what_is_queued_to_others(
     assert instance.one("SELECT count(*) FROM workers") == 0
 
 
+@pytest.mark.thorough
 async def test_a_budget_is_of_the_workers_life_whatever_happens_to_the_database(
     instance: Instance, endpoint: CountingEndpoint
 ) -> None:
@@ -225,6 +226,7 @@ OBSTACLES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.matrix
 @pytest.mark.parametrize("state", OBSTACLES)
 async def test_what_the_database_refuses_for_a_while_fails_no_thread(
@@ -285,6 +287,7 @@ async def test_threads_that_wait_for_a_turn_when_the_database_is_lost_are_decide
     await asyncio.wait_for(asyncio.gather(*workers), 60)
 
 
+@pytest.mark.thorough
 async def test_a_key_that_is_missing_is_waited_for(
     instance: Instance, caplog: pytest.LogCaptureFixture, endpoint: CountingEndpoint
 ) -> None:

@@ -25,6 +25,7 @@ def wide_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(table, root / "out")
 
 
+@pytest.mark.thorough
 def test_many_models_fit_a_sheet_of_paper_with_all_that_is_shut_on_a_screen(
     browser: Any, wide_site: Path
 ) -> None:

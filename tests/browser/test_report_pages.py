@@ -147,6 +147,7 @@ CONTRAST = """() => {
 }"""
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "page_name", ["index", "cases", "case-0001", "case-0003", HOSTILE, LONG]
 )
@@ -391,6 +392,7 @@ def test_chinese_is_marked_as_chinese_and_english_as_english(
         assert page.locator("p.text").first.evaluate(said) == "en"
 
 
+@pytest.mark.thorough
 def test_it_prints(opened: Callable[..., Any], site: Site) -> None:
     for name in ("index.html", site.case("case-0003")):
         with opened(name) as page:

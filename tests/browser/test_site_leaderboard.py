@@ -80,6 +80,7 @@ def test_a_window_has_the_figures_of_eval_score(
     assert shown(page) == expected(site.runs, window=window_of(since, until))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("metric", [m for m in Metric if m is not Metric.SAFE])
 def test_a_metric_has_the_figures_of_eval_score(
     site: Served, page: Any, metric: Metric
@@ -164,6 +165,7 @@ def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
         assert cells[:3] == [printed(part.value), interval(part), str(part.n)]
 
 
+@pytest.mark.thorough
 def test_the_window_moves_by_keyboard_and_mouse_and_the_address_keeps_it(
     site: Served, page: Any
 ) -> None:
@@ -190,6 +192,7 @@ def test_the_window_moves_by_keyboard_and_mouse_and_the_address_keeps_it(
     assert shown(page) == wanted
 
 
+@pytest.mark.thorough
 def test_another_board_has_its_own_caption_cases_and_models(
     tmp_path: Path, page: Any
 ) -> None:
@@ -256,6 +259,7 @@ def test_ranks_come_from_cases_after_every_cutoff_shown(
         assert page.evaluate("document.activeElement.textContent") == "model-1"
 
 
+@pytest.mark.thorough
 def test_without_scripts_the_page_is_a_table_of_the_same_figures(
     site: Served, browser: Any
 ) -> None:

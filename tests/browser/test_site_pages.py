@@ -42,6 +42,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1920, "dark")])
 def test_pages_fit_and_axe_finds_nothing(
     url: str, browser: Any, width: int, scheme: str
@@ -94,6 +95,7 @@ def test_cases_are_searched_and_the_address_keeps_the_words(
     page.close()
 
 
+@pytest.mark.thorough
 def test_without_scripts_every_case_is_on_one_page_of_the_list(
     url: str, browser: Any
 ) -> None:

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.thorough
 def test_status_imports_no_engine_queue_or_index() -> None:
     program = (
         "import sys, medlive.service.watch.status, medlive.cli.operations.status\n"

@@ -373,6 +373,7 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     ) == [("held",)]
 
 
+@pytest.mark.thorough
 async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
     database: Database, curated: dict[str, SampleThread]
 ) -> None:

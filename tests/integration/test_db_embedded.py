@@ -111,6 +111,7 @@ def test_the_server_knows_no_variable_but_those_that_are_named(
     )
 
 
+@pytest.mark.thorough
 def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> None:
     started = [
         subprocess.Popen(
@@ -163,6 +164,7 @@ def test_a_pid_file_whose_number_went_to_another_process_is_no_server(
     assert query(embedded.start(home), "SELECT 1") == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv"
 )
@@ -186,6 +188,7 @@ def test_root_without_ptrace_finds_its_server(home: Path) -> None:
     assert running(home).pid == pid
 
 
+@pytest.mark.thorough
 def test_a_killed_initdb_leaves_nothing_that_hinders(empty_home: Path) -> None:
     half = empty_home / "postgresql" / "data.new"
     half.mkdir(parents=True)
@@ -195,6 +198,7 @@ def test_a_killed_initdb_leaves_nothing_that_hinders(empty_home: Path) -> None:
     assert query(embedded.start(empty_home), "SELECT 1") == 1
 
 
+@pytest.mark.thorough
 def test_long_and_odd_paths_get_a_short_socket(empty_home: Path) -> None:
     deep = empty_home / ("it's a long " + "x" * 90) / "中文"
     try:
@@ -275,6 +279,7 @@ def test_a_home_with_its_server_shows_others_nothing(empty_home: Path) -> None:
         embedded.stop(empty_home / "home")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
 def test_root_opens_no_folder_for_its_server(empty_home: Path) -> None:
     closed = empty_home / "closed"

@@ -709,6 +709,7 @@ async def test_two_freezes_at_once_make_one_snapshot(
     verify(frozen)
 
 
+@pytest.mark.thorough
 async def test_a_freeze_that_is_called_off_ends_and_goes_on_with_its_cases(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:

@@ -121,6 +121,7 @@ def test_verify_stays_within_its_memory_where_a_footer_lies(forged: Path) -> Non
     assert "cannot be read" in step.findings[0].got
 
 
+@pytest.mark.thorough
 def test_no_file_is_opened_that_its_digest_has_refused(
     forged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

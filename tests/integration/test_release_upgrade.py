@@ -69,6 +69,7 @@ def try_work(url: str, columns: Columns) -> tuple[str, str]:
     return "", ""
 
 
+@pytest.mark.thorough
 def test_each_migration_keeps_every_row_and_a_worker_of_0_1_0_at_work(
     old_url: str,
 ) -> None:

@@ -275,6 +275,7 @@ async def test_a_proxys_word_is_taken_only_from_those_that_are_named(
             }
 
 
+@pytest.mark.thorough
 async def test_an_address_that_is_mapped_into_ipv6_is_the_one_that_it_is(
     database: Database, tmp_path: Path
 ) -> None:

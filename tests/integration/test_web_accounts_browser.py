@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from medlive.db import accounts
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
@@ -22,6 +24,7 @@ TOO_WIDE = (
 )
 
 
+@pytest.mark.thorough
 async def test_somebody_invited_signs_in_by_keyboard_and_changes_the_password(
     browser: Any, database: Database, tmp_path: Path
 ) -> None:

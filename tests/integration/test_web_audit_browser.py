@@ -46,6 +46,7 @@ async def signed_in(
     await context.close()
 
 
+@pytest.mark.thorough
 async def test_a_rejected_thread_is_found_by_facets_and_says_why(
     browser: Any, url: str, rejected: int
 ) -> None:

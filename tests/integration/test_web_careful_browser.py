@@ -76,6 +76,7 @@ async def test_a_takedown_is_on_a_page_of_its_own_and_wants_the_id_typed(
         assert "take down" in await main.inner_text()
 
 
+@pytest.mark.thorough
 async def test_an_act_that_is_clicked_twice_is_done_once(
     browser: Any, url: str, database: Database, held: str
 ) -> None:
@@ -87,6 +88,7 @@ async def test_an_act_that_is_clicked_twice_is_done_once(
     assert await status_of(database, held) == "ready"
 
 
+@pytest.mark.thorough
 async def test_an_edited_rubric_is_not_proved_until_it_is_proved_again(
     browser: Any, database: Database, database_url: str, tmp_path: Path
 ) -> None:
@@ -182,6 +184,7 @@ async def test_a_confirmed_veto_is_overruled_by_two_people(
         assert "It was withdrawn." in await notice.inner_text()
 
 
+@pytest.mark.thorough
 async def test_a_rejection_names_its_cause_alone_and_its_passage_opens_in_full(
     browser: Any, url: str, rejected: int
 ) -> None:
@@ -205,6 +208,7 @@ async def test_a_rejection_names_its_cause_alone_and_its_passage_opens_in_full(
         assert "done" not in await steps.locator("tbody").inner_text()
 
 
+@pytest.mark.thorough
 async def test_the_form_of_a_case_links_thread_evidence_and_proof(
     browser: Any, url: str, database: Database
 ) -> None:

@@ -152,6 +152,7 @@ async def test_who_has_a_role_there_is_signed_in_with_it(
     ).status_code == 422
 
 
+@pytest.mark.thorough
 async def test_who_has_no_role_or_no_account_of_that_name_is_refused(
     browser: Browser, provider: Provider, database: Database
 ) -> None:

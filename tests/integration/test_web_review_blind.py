@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from medlive.db.audit_log import list_entries
 from medlive.db.runs import record_evaluation
@@ -62,6 +63,7 @@ async def test_an_admin_who_rates_learns_nothing_before(
         assert (await browser.get(pages[1])).status_code == 200
 
 
+@pytest.mark.thorough
 async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_about(
     database: Database, database_url: str, site: Site, tmp_path: Path
 ) -> None:

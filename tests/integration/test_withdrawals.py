@@ -599,6 +599,7 @@ async def test_a_case_that_comes_back_waits_for_a_person_and_not_for_a_curation(
         assert await status() == "held"
 
 
+@pytest.mark.thorough
 async def test_the_commands(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def found(index: Path, query: str, encoder: HashingEncoder) -> list[Hit]:
     )[0]
 
 
+@pytest.mark.thorough
 def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
     tmp_path: Path,
 ) -> None:

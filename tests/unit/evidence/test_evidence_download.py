@@ -64,6 +64,7 @@ def test_one_command_fetches_the_pinned_models(tmp_path: Path, hub: Hub) -> None
     )
 
 
+@pytest.mark.thorough
 def test_a_hub_that_refuses_is_reported(tmp_path: Path, hub: Hub) -> None:
     hub.repositories.clear()
     done = instance(tmp_path, hub).run(

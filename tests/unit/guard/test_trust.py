@@ -244,6 +244,7 @@ def contexts(authorities: Authorities, host: str) -> dict[str, ssl.SSLContext]:
     }
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("believed")
 @pytest.mark.parametrize("kind", ["stranger", "elsewhere", "expired", "ours"])
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)

@@ -1,6 +1,7 @@
 """A place that is nobody's stays, and the patient's own goes, whatever the place and however it is written."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -156,17 +157,20 @@ def test_the_drugs_near_a_place_are_those_of_the_evidence_room() -> None:
     assert word_list("chinese", "drugs near a place") == expected
 
 
-misspelt_drugs = [
-    drug[:start] + city + drug[start + len(city) :]
-    for drug in evidence_drugs()
-    for city in CHINESE_CITIES
-    for start in misspelt_as(drug, city)
-    if not drug.startswith("长春")
-]
+@cache
+def misspelt_drugs() -> list[str]:
+    return [
+        drug[:start] + city + drug[start + len(city) :]
+        for drug in evidence_drugs()
+        for city in CHINESE_CITIES
+        for start in misspelt_as(drug, city)
+        if not drug.startswith("长春")
+    ]
 
 
 @given(
-    st.sampled_from(misspelt_drugs),
+    # Looked for when the test is run, not by all who collect it.
+    st.deferred(lambda: st.sampled_from(misspelt_drugs())),
     st.sampled_from(["吃了{}，", "医生开的{} 三天", "{}能停吗？", "用{}后好转"]),
 )
 def test_a_drug_that_holds_a_place_by_one_wrong_character_stays(
