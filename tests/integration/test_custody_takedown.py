@@ -14,11 +14,9 @@ from medlive.config import Settings
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.embedded import find_program
 from medlive.db.harvest.harvests import quarantine
-from medlive.db.runs import start_import
 from medlive.db.schema.rights import IMMUTABLE
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import Base
-from medlive.db.tables.intake import ImportProblemRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.demo.samples import SampleThread, sample_evidence_path
 from medlive.errors import CheckFailed, UsageError
@@ -162,25 +160,13 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     folder, gone = archive_path(settings), curated[ERASED]
     words = await own_words(database, gone)
     others = {i: words_of(t) for i, t in curated.items() if i != ERASED}
-    # Its address stands in messages too, and in a line that could not be imported.
+    # Its address stands in messages too.
     url = (
         await rows(database, "SELECT url FROM threads WHERE thread_id = :i", i=ERASED)
     )[0][0]
     async with database.begin() as session:
         await quarantine(session, "sdn", f"{url}: no layout fits")
-    bad = json.dumps({"source": "sdn", "thread_id": ERASED, "title": gone.title})[:-1]
     key = handle_key(settings)
-    async with database.begin() as session:
-        run = await start_import(session, "bad.jsonl")
-        row = ImportProblemRow(
-            run_id=run,
-            line=1,
-            file="bad.jsonl",
-            reason="not_json",
-            detail="no JSON",
-            excerpt=bad,
-        )
-        await session.insert(row)
     assert traces_in_files(folder, words)
     # A verdict about its case, and one about another.
     [(case_id,)] = await rows(
@@ -210,7 +196,6 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
         "curations",
         "case_revisions",
         "sources",
-        "import_problems",
     }
 
     before = await everything(database)

@@ -1,7 +1,6 @@
 """Harvests, imports, runs and evaluations: recorded, taken up again, found again."""
 
 import asyncio
-import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,14 +18,12 @@ from medlive.db.session import Database, advisory_lock, ask_lock, lock_connectio
 from medlive.db.tables.intake import (
     FrontierRow,
     FrontierState,
-    ImportProblemRow,
     ImportRunRow,
     RunOutcome,
 )
 from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow
 from medlive.db.tables.work import JobFailureRow, OpenProblemRow, OutboxRow, Severity
 from medlive.db.threads.takedowns import erase_thread
-from medlive.db.threads.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
 from medlive.integrity.digest import digest_text
 from medlive.sources.drift import Compared
@@ -508,30 +505,6 @@ async def test_a_list_is_kept_whatever_ids_it_shows(
     async with database.begin() as session:
         left = await frontier.take_left_over(session, SOURCE, later.run_id)
         assert len(left) == 1
-
-
-@pytest.mark.parametrize("as_escapes", [True, False])
-async def test_a_takedown_withholds_a_line_however_it_is_spelt(
-    database: Database, as_escapes: bool
-) -> None:
-    thread = {"source": "论坛", "thread_id": "咳\U0010fffd"}
-    line = json.dumps(thread, ensure_ascii=as_escapes)
-    async with database.begin() as session:
-        run = await runs.start_import(session, "f.jsonl")
-        row = ImportProblemRow(
-            run_id=run,
-            line=1,
-            file="f.jsonl",
-            reason="not_json",
-            detail="no JSON",
-            excerpt=line,
-        )
-        await session.insert(row)
-        await ensure_sources(session, [thread["source"]], "file")
-        source, name = thread.values()
-        await erase_thread(session, source, name, "the author asked")
-        await session.refresh(row)
-    assert row.excerpt == "(taken down)"
 
 
 async def test_runs_and_evaluations_are_recorded(database: Database) -> None:

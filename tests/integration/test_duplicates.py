@@ -384,7 +384,7 @@ async def test_what_was_accepted_before_gets_its_bands(
     await filtering.fill_bands(database)
     assert rows(database_url, "SELECT key, thread_id FROM bands ORDER BY 1, 2") == held
     assert rows(database_url, "SELECT scheme FROM band_schemes") == [(scheme(),)]
-    rows(database_url, "UPDATE band_schemes SET finished_at = NULL, filled_to = 30")
+    rows(database_url, "UPDATE band_schemes SET finished_at = NULL")
     rows(database_url, "DELETE FROM bands WHERE thread_id > 30")
     await saved(database, threads[60:])
     await judged(database)

@@ -32,6 +32,7 @@ STOPS = {
     NOTE_AN_ACT: "0002",
     "write claim_verdicts of a curation": "0008",
     "list and filter threads": "0017",
+    "import a file with a bad line": "0020",
 }
 """What 0.1.0 can no longer do → from which migration on; deploy/README.md has a row for each."""
 DEPLOYMENT = ROOT / "deploy" / "README.md"

@@ -70,8 +70,10 @@ def read_columns(connection: psycopg.Connection[Any]) -> dict[str, list[str]]:
 
 RENAMED = {("claim_verdicts", "second_goes_against"): "second_false_by_passage"}
 """(table, column of 0.1.0) → its name in a later version."""
-GONE = frozenset({"downloads", "saved_views", "thread_counts"})
+GONE = frozenset({"downloads", "import_problems", "saved_views", "thread_counts"})
 """Tables of 0.1.0 that a later version does not have."""
+DROPPED = {("band_schemes", "filled_to")}
+"""(table, column) of 0.1.0 that a later version does not have."""
 
 
 def digest_rows(
@@ -87,7 +89,9 @@ def digest_rows(
         if table in GONE and table not in tables:
             continue
         present = [
-            name if (table, name) in known else RENAMED[table, name] for name in names
+            name if (table, name) in known else RENAMED[table, name]
+            for name in names
+            if (table, name) not in DROPPED
         ]
         listed = SQL(", ").join(map(Identifier, present))
         query = SQL(

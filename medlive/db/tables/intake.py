@@ -99,7 +99,7 @@ class HarvestRunRow(Base):
     )
     started_at = now_column("When it was first begun")
     finished_at = optional_moment("When it last ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = column("running, done or failed")
+    outcome: Mapped[RunOutcome] = column("running, done, partial or failed")
     counts = object_column(
         "What happened: event's name to its number", server_default="{}"
     )
@@ -173,25 +173,11 @@ class ImportRunRow(Base):
     )
     started_at = now_column("When it began")
     finished_at = optional_moment("When it ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = column("running, done or failed")
+    outcome: Mapped[RunOutcome] = column("running, done, partial or failed")
     counts = object_column(
         "What happened: new, revised, unchanged, problems", server_default="{}"
     )
     problem = optional_text("Why it failed")
-
-
-class ImportProblemRow(Base):
-    """Lines of imports that became no thread."""
-
-    # Earlier versions filled it; takedowns withhold what it holds
-    __tablename__ = "import_problems"
-    __table_args__ = checks(line_positive="line >= 1")
-    run_id = integer_key("The import it was met in", ForeignKey("import_runs.id"))
-    line = integer_key("The line's number, from 1")
-    file = text_column("The file's name as it was given")
-    reason = text_column("The kind of fault")
-    detail = text_column("The fault in words")
-    excerpt = text_column("The beginning of the line")
 
 
 class ThreadRow(Base):
@@ -393,14 +379,8 @@ class BandSchemeRow(Base):
     __tablename__ = "band_schemes"
     __table_args__ = checks(
         scheme_length="char_length(scheme) BETWEEN 1 AND 200",
-        filled_to_not_negative="filled_to >= 0",
     )
     scheme = text_key("What bands are made of, and a check of what the library gives")
-    # Of earlier versions, which filled bands in over several transactions
-    filled_to = integer_column(
-        "The last revision whose bands were filled in afterwards; 0: none yet",
-        server_default="0",
-    )
     started_at = now_column("When its bands were begun")
     finished_at = optional_moment(
         "Since when every accepted thread has its bands; NULL while they are filled in"

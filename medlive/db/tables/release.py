@@ -359,7 +359,7 @@ class PipelineRunRow(Base):
     settings = object_column("The effective settings, without secrets")
     started_at = now_column("When it began")
     finished_at = optional_moment("When it ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = column("running, done or failed")
+    outcome: Mapped[RunOutcome] = column("running, done, partial or failed")
     counts = object_column("What happened", server_default="{}")
     log = list_column(
         "The last lines that it logged, without secrets", server_default="[]"

@@ -127,11 +127,6 @@ _ERASURES = {
     # Found by the thread's source and id, whether or not it ever became a thread here.
     "fetches": "DELETE FROM fetches WHERE source = :source AND thread_id = :thread_id",
     "frontier": "DELETE FROM frontier WHERE source = :source AND thread_id = :thread_id",
-    "import_problems": f"""
-        UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'
-        WHERE EXISTS (SELECT FROM unnest(CAST(:quoted_ids AS text[])) AS id WHERE position(id in excerpt) > 0)
-        AND EXISTS (SELECT FROM unnest(CAST(:quoted_sources AS text[])) AS name WHERE position(name in excerpt) > 0)
-    """,
     "pages_showing_it": """
         UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL WHERE id = ANY (:ids)
     """,
@@ -353,8 +348,6 @@ async def erase_thread(
         pk=pk,
         digests=list(digests),
         ids=ids,
-        quoted_ids=_spellings(thread_id),
-        quoted_sources=_spellings(source),
     )
     counts["replies_shared"] += len(digests) - counts["replies"]
     # An imported thread's address may be any word, such as "null", which other texts have by chance.
@@ -421,11 +414,6 @@ async def _loose_replies(session: Session, texts: Collection[str]) -> set[str]:
                     reply = json.loads(reply)
                 wanted += _long_texts(reply)
     return digests
-
-
-def _spellings(text: str) -> list[str]:
-    """A text as JSON can have it: with its characters, and with escapes."""
-    return [json.dumps(text, ensure_ascii=False), json.dumps(text)]
 
 
 def _long_texts(value: Any) -> list[str]:
