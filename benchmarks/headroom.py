@@ -29,7 +29,7 @@ from scipy.stats import pearsonr
 from medlive.config import RoleSettings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText
-from medlive.grader.probes import grade_probe
+from medlive.grader.probes import grade_singly
 from medlive.harm.model import Material, Severity, safe_score
 from medlive.harm.read import read_harm
 from medlive.instance.opening import open_endpoint
@@ -259,7 +259,7 @@ async def _grade(case: Row, answer: Row, reader: Agent, checker: Agent) -> None:
     text = CaseText(case["narrative"], case["query"], case["advice"])
     if answer.get("met") is None:
         criteria = list(_criteria(case["criteria"]))
-        verdicts = await grade_probe(text, criteria, answer["answer"], reader)
+        verdicts = await grade_singly(text, criteria, answer["answer"], reader)
         answer["met"] = {name: verdict.met for name, verdict in verdicts.items()}
     if answer.get("harm") is None:
         material = Material(

@@ -22,6 +22,7 @@ Frame = Any
 """A frame of the library that was asked for."""
 Row = Mapping[str, object]
 
+# Columns: texts of a case, whole numbers, other numbers; columns in none hold text, and `met` true or false
 _TEXTS = (
     "case_id",
     "language",
@@ -45,7 +46,6 @@ _NUMBERS = (
     "least",
     "most",
 )
-"""Columns of numbers; those of `_WHOLE` are whole. Other columns hold text, and `met` true or false."""
 
 
 def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Frame:
@@ -70,7 +70,7 @@ def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Fram
 
 
 def answers(runs: Runs, library: Library = "pandas") -> Frame:
-    """The answers of runs, a row for each answered case; `model` is as in the runs' scores."""
+    """The answers of runs, a row for each answered case; `model` is the label used in scores."""
     rows = []
     for run in labelled(load_runs(runs)):
         for answer in run.answers.values():

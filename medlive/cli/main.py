@@ -219,6 +219,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(grouped(_root))
     for name, command in COMMANDS.items():
         if name not in words[:1]:
+            # The line of help comes first in both kinds
             app.command(name, help=command[0])(lambda: None)
         elif isinstance(command, Group):
             app.add_typer(_build_group(name, command, words[1:]), name=name)

@@ -1,10 +1,10 @@
-"""The second reading (`read_case`), the third voice (`hear_voice`, `settle`), and names in a release (`redact_texts`).
+"""Second reading (`read_case`), third voice (`hear_voice`, `settle`), removal of people's identifiers (`redact_texts`).
 
 Source: docs/method.md §1, second reading. The reader judges thread and case as a whole, and never releases a case:
-where it disagrees with the chain, the case is held for a person, with the reason and the elements concerned. A third
-voice, unaware of any objection, judges the advice that the reader objects to. Where both are sure that it is wrong, the
-case is rejected; where the reader is unsure and the voice sure that it is sound, the case goes on; else a person
-decides.
+where it disagrees with the earlier steps, the case is held for a person, with the reason and the elements concerned. A
+third voice judges the advice objected to, without seeing the objection, and what the reader finds left unsaid. Where
+both are sure that it is wrong, the case is rejected; where the reader is unsure and the voice sure that it is sound,
+the case goes on; else a person decides.
 """
 
 import re
@@ -39,7 +39,7 @@ from .tasks import (
     SoundnessItem,
 )
 
-# Faults that a third voice judges, the gravest first
+# Faults of advice that a third voice judges, the gravest first
 _ADVICE = {
     AdviceFault.HARMFUL: Reason.ADVICE_HARMFUL,
     AdviceFault.FALSE: Reason.ADVICE_WRONG,
@@ -56,7 +56,7 @@ async def read_case(
 ) -> SecondReading:
     """Have the second reader judge a thread and its case.
 
-    A case counts as unanswered where no advice takes up a leading complaint, whatever the reader says of the whole.
+    A case counts as unanswered where a leading complaint has no advice, whatever the reader says of the whole.
     Raises AgentFailure.
 
     Args:

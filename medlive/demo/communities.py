@@ -1,7 +1,7 @@
 """Four sample communities on loopback, over real HTTP.
 
-Each has its own port, robots.txt, lists in pages of ten, ETags and 304. The pages of each
-site are made in its own shapes (docs/builders/sites.md) by `templates/`, escaped.
+Each has its own port, robots.txt, lists in pages of ten, ETags and 304. Its pages are rendered
+from `templates/` in the site's own markup (docs/builders/sites.md), escaped.
 """
 
 import hashlib
@@ -89,6 +89,7 @@ async def serve_communities(
             robots = Route("/robots.txt", lambda request: PlainTextResponse(ROBOTS))
             routes = [robots]
             for path, show in ROUTES[site].items():
+                # Only Medlive's list is asked for by POST
                 methods = ["POST"] if path.endswith("list") else ["GET"]
                 routes.append(Route(path, partial(show, community), methods=methods))
             app = Starlette(routes=routes, middleware=middleware)

@@ -135,9 +135,9 @@ class AuditTable:
     run: GradedRun
     grader: str
     """The digest of the grader whose verdicts make the scores."""
-    asked: int
+    bottom: int
     candidates: tuple[AuditedCase, ...]
-    """The cases among the `asked` lowest with a wrong criterion, by score, ties by id."""
+    """The cases among the `bottom` lowest with a wrong criterion, by score, ties by id."""
     scored: int
     auditor: EngineIdentity | None = None
     """None: the log holds no finding."""
@@ -182,7 +182,7 @@ class AuditTable:
             "grader": self.grader,
             "auditor": self.auditor and self.auditor.as_json(),
             "clinical_judgement": self.clinical,
-            "bottom": self.asked,
+            "bottom": self.bottom,
             "scored": self.scored,
             "audited": self.audited,
             "unaudited": self.unaudited,
@@ -194,17 +194,18 @@ class AuditTable:
 
 def find_bottom(
     run: GradedRun,
-    asked: int = BOTTOM,
+    bottom: int = BOTTOM,
 ) -> AuditTable:
     """Find the cases of a run with the lowest complete scores; ties are broken by id.
 
     Args:
         run: The graded run.
-        asked: How many of the lowest.
+        bottom: How many of the lowest.
 
     Raises:
         UsageError: If nothing of the run is graded.
     """
+    # The auditor sees a case with the turns before it
     asked_as = {case.case_id: case for case, _ in run.answered()}
     scored: list[AuditedCase] = []
     for score in run.case_scores(Metric.COMPLETE):
@@ -216,8 +217,8 @@ def find_bottom(
     return AuditTable(
         run=run,
         grader=run.known_grader.judge,
-        asked=asked,
-        candidates=tuple(case for case in scored[:asked] if case.errors),
+        bottom=bottom,
+        candidates=tuple(case for case in scored[:bottom] if case.errors),
         scored=len(scored),
     )
 

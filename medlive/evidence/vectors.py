@@ -27,6 +27,7 @@ from .passage import Passage
 
 Matrix = NDArray[np.float32]
 Ordinals = NDArray[np.int64]
+"""Positions of passages in an index, or of vectors, from 0."""
 Keys = NDArray[np.bytes_]
 """16 bytes each: see `keys_of`."""
 
@@ -52,7 +53,7 @@ def keys_of(passages: Iterable[Passage]) -> Keys:
 
 
 def keys_digest(keys: Keys) -> str:
-    """Return the digest of an index's passages: of their keys in the order of their ordinals."""
+    """Return the digest of an index's passages: of their keys in the index's order."""
     return digest_bytes(keys.tobytes())
 
 
@@ -233,7 +234,7 @@ class StoredVectors:
         return len(self.places)
 
     def rows(self, ordinals: Ordinals) -> Matrix:
-        """Return the vectors of these ordinals, of shape (n, dimension)."""
+        """Return the vectors at these positions, of shape (n, dimension)."""
         rows = self.places[ordinals]
         starts = np.cumsum([0, *map(len, self.shards)])
         numbers = np.searchsorted(starts, rows, side="right") - 1

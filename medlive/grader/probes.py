@@ -1,4 +1,4 @@
-"""`grade_probes` grades answers of known quality by a rubric: all in one call, then singly what that leaves open.
+"""`grade_probes` grades probes, answers of known quality that test a rubric: in one call, then singly what is missing.
 
 The instructions on what "met" means are those of `grader.rubric`, by which `eval grade` grades models' answers.
 """
@@ -61,7 +61,7 @@ async def grade_probes(
         grader: Asks the grader on behalf of the curation, which records the calls.
 
     Raises:
-        AgentFailure: If a criterion stays ungraded, which is no verdict.
+        AgentFailure: If a criterion stays ungraded.
     """
     # Under ids whose order says nothing of their quality
     shuffled = sorted(set(answers), key=digest_text)
@@ -77,7 +77,7 @@ async def grade_probes(
         known = dict(together.get(answer, {}))
         left = [c for c in criteria if c.id not in known]
         if left:
-            known |= await grade_probe(text, left, answer, grader)
+            known |= await grade_singly(text, left, answer, grader)
         grades.append(known)
     return grades
 
@@ -88,7 +88,7 @@ async def _grade_together(
     answers: Mapping[str, str],
     grader: Agent,
 ) -> dict[str, dict[str, ProbeVerdict]]:
-    """The verdicts that one call gives, by answer and criterion; what is not certain is left out.
+    """The verdicts that one call gives, by answer and criterion; verdicts that cannot be read are left out.
 
     `answers` are by the id that the grader sees.
     """
@@ -102,6 +102,7 @@ async def _grade_together(
     schema = GradedAnswersReply.model_json_schema()
     prompt = load_prompt(PACKAGE, GradedAnswersReply.task)
     request = Request(GradedAnswersReply.task, prompt, inputs, schema)
+    # What a reply may repeat of its task; other words make the verdict unusable
     echoes = {c.id: echo_of(question, c) for c in criteria}
 
     def read(reply: Reply) -> dict[str, dict[str, ProbeVerdict]]:
@@ -127,7 +128,7 @@ async def _grade_together(
     return await grader.send(request, read)
 
 
-async def grade_probe(
+async def grade_singly(
     text: CaseText,
     criteria: Sequence[Criterion],
     answer: str,
@@ -142,7 +143,7 @@ async def grade_probe(
         grader: Asks the grader on behalf of the curation, which records the calls.
 
     Raises:
-        AgentFailure: If a criterion stays ungraded, which is no verdict.
+        AgentFailure: If a criterion stays ungraded.
     """
     judge = Judge(grader.identity, Mode.RUBRIC)
     probe_verdicts: dict[str, ProbeVerdict] = {}

@@ -69,6 +69,7 @@ def _forms(secret: str) -> list[tuple[str, re.Pattern[str]]]:
     ways, whose first and last characters hold bits of its neighbours and are hidden with them.
     """
     data = secret.encode("utf-8", "surrogatepass")
+    # "": always searched for
     forms = [("", re.compile(data.hex(), re.IGNORECASE))]
     for plain in (
         secret,

@@ -82,9 +82,9 @@ class CheckReply(ReplyModel):
     """
 
     task = "grader.harm_check"
-    context: Words
-    defence: Words
-    outcome: Words
+    context: Words  # How the answer means the statement
+    defence: Words  # The strongest case for it
+    outcome: Words  # What follows if the patient trusts it
     conclusion: Conclusion
     severity: Literal["severe", "moderate", "slight", "none"]
 
@@ -118,7 +118,7 @@ async def read_harm(material: Material, reader: Sender, checker: Sender) -> Harm
         checker: The second judge, another model where one is configured.
 
     Raises:
-        AgentFailure: Whatever a sender raises where no usable reply comes.
+        AgentFailure: Or what else a sender raises where no usable reply comes.
     """
     inputs = harm_inputs(material)
     fault_of = partial(fault_of_reading, material)
@@ -250,7 +250,7 @@ def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:
 
 
 def counted_findings(reply: HarmReply) -> list[HarmFinding]:
-    """The findings that the second judge checks."""
+    """The findings that the second judge checks: the moderate and severe ones."""
     return [finding for finding in findings_of(reply) if finding.severity.counts]
 
 

@@ -1,6 +1,6 @@
-"""Opens what the settings name: endpoints, engines, and the evidence index.
+"""Engines, endpoints and the evidence index, made from the settings and a command's options.
 
-With `service.wiring` and `demo` the only place that names concrete engines.
+Concrete engines are named only here, in `service.wiring` and in `demo`.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ def open_endpoint(
 
 
 def read_key(variable: str | None) -> str:
-    """The key in `variable`, or in OPENAI_API_KEY for None, which alone may be unset. Raises ConfigError."""
+    """The key in `variable`, which must be set; for None that in OPENAI_API_KEY, or "". Raises ConfigError."""
     key = os.environ.get(variable or KEY_VARIABLE, "")
     if variable and not key:
         raise ConfigError(f"environment variable {variable} is not set")
@@ -67,12 +67,12 @@ def build_engine(
     if settings.engine == "rules":
         return RulesEngine()
     price = (prices or {}).get(settings.model or "")
-    if settings.recording is None or settings.engine != "recorded":
-        return open_endpoint(settings, price, limiters)
-    otherwise: Engine = RulesEngine()
-    if settings.base_url is not None:
-        otherwise = open_endpoint(settings, price, limiters)
-    return RecordedEngine(_recording(settings.recording), otherwise)
+    if settings.engine == "recorded" and settings.recording is not None:
+        otherwise: Engine = RulesEngine()
+        if settings.base_url is not None:
+            otherwise = open_endpoint(settings, price, limiters)
+        return RecordedEngine(_recording(settings.recording), otherwise)
+    return open_endpoint(settings, price, limiters)
 
 
 def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
@@ -97,7 +97,7 @@ def choose_candidate(
     api_key_env: str | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> RoleSettings:
-    """The endpoint and price of the model of that name; None among `parameters` removes one of the registry's.
+    """The endpoint and price of a model under evaluation, by name; None in `parameters` removes one of the registry's.
 
     The registry's key variable is used only with the registry's endpoint. Raises UsageError without an endpoint.
     """

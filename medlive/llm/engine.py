@@ -153,7 +153,7 @@ class Reply:
     replayed: bool = field(default=False, compare=False)
     """True when it cost this caller nothing: it was stored, or shared with the caller who paid."""
     last_usage: Usage | None = field(default=None, compare=False)
-    """Usage of the last attempt, where `budget.pay_again` charged the earlier ones; None: the same as `usage`."""
+    """Usage of the last attempt, where earlier ones are charged already (`budget.pay_again`); None: `usage`."""
     thinking: str = field(default="", compare=False)
     """What a reasoning model thought before it answered, where the endpoint shows it; no part of `text`."""
 

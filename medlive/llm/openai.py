@@ -63,7 +63,7 @@ _OURS = frozenset(
     {"model", "messages", "response_format", "stream", "stream_options", "n"}
 )
 _AZURE_DEPLOYMENT = "/openai/deployments/"
-_NOTHING = Usage(cost_usd=0.0)
+_NO_USAGE = Usage(cost_usd=0.0)
 
 
 class OpenAIEngine:
@@ -139,7 +139,7 @@ class OpenAIEngine:
         """Closed as long as the endpoint answers."""
 
     async def answer(self, request: Request) -> Reply:
-        """The endpoint's reply to a typed request; see Engine for what it raises."""
+        """Reply to a typed request, with a looser JSON mode where the stricter is refused; raises as Engine."""
         modes = JSON_MODES[JSON_MODES.index(self.json_mode) :]
         first: Refusal | None = None
         for mode in modes:
@@ -147,6 +147,7 @@ class OpenAIEngine:
                 content = encoded(self.body(request, mode))
                 reply = await self._ask(content, shaped=mode != "none")
             except Refusal as refusal:
+                # Reported is the first refusal that is not about the format
                 if first is None or first.of_format:
                     first = refusal
                 if (
@@ -155,6 +156,7 @@ class OpenAIEngine:
                     or refusal.find_parameter(self._parameters)
                 ):
                     break
+                # The next mode is another request for the budget
                 await pay_again(None)
             else:
                 if first is not None:
@@ -202,7 +204,7 @@ class OpenAIEngine:
     async def _ask(self, content: bytes, *, shaped: bool = False) -> Reply:
         """The reply to a body, after retries; `shaped` where it holds a response_format."""
         # `spared` counts retries that are no attempts; `lost` is the usage of failed attempts.
-        attempt, spared, lost = 1, 0, _NOTHING
+        attempt, spared, lost = 1, 0, _NO_USAGE
         while True:
             served = self._limiter.answered
             try:
@@ -210,7 +212,7 @@ class OpenAIEngine:
                 return replace(reply, usage=lost + reply.usage, last_usage=reply.usage)
             except Trouble as exc:
                 trouble = exc
-            lost += trouble.usage or _NOTHING
+            lost += trouble.usage or _NO_USAGE
             wait = trouble.retry_after
             if (wait or 0.0) > ENDPOINT_WAIT_S:
                 trouble.cause += f"; asks to wait {wait:.0f} s"
@@ -277,7 +279,10 @@ class OpenAIEngine:
             self._limiter.leave(began, ended)
 
     async def _exchange(self, content: bytes, *, shaped: bool) -> Reply:
-        """Send a body and read the answer; a content filter's refusal is a Reply. Raises Refusal or Trouble."""
+        """Send a body and read the answer; a content filter's refusal is a Reply.
+
+        Raises Refusal (asking the same again is useless) or Trouble (it may help).
+        """
         started, limit_s = time.perf_counter(), self._settings.timeout_s
         try:
             async with asyncio.timeout(limit_s):

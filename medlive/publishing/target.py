@@ -83,7 +83,7 @@ class Item:
 
 
 def page(name: str, data: bytes) -> Item:
-    """Return a mutable item of these bytes."""
+    """Return an item of these bytes that may later be replaced."""
     return Item(
         name,
         data,

@@ -78,8 +78,8 @@ def write_snapshot(
 ) -> FrozenSnapshot:
     """Build `<out_root>/medlive-<version>/`; an existing folder is never changed.
 
-    `rows` are in the order of their ids (by code points), `entries` gives the ledgers' entries. `sign` signs
-    SHA256SUMS, and is given exactly when `meta.signing` names its key.
+    `rows` are in the order of their ids (by code points), `entries` gives the ledgers' entries: changes since
+    the parent, and cases held back. `sign` signs SHA256SUMS, and is given exactly when `meta.signing` names its key.
 
     Raises:
         UsageError: If the key is named and `sign` is not given, or the other way round.
@@ -126,7 +126,7 @@ def _build(
     sign: Sign | None,
     out: Path,
 ) -> tuple[Manifest, str | None]:
-    """Write every file; return the manifest and the signature."""
+    """Write every file, each before those that hold its digest; return the manifest and the signature."""
 
     def write(name: str, text: str) -> None:
         (out / name).write_bytes(text.encode("utf-8"))

@@ -135,8 +135,8 @@ def _describe_idle(uses: tuple[PenaltyUse, ...]) -> Grid:
 def _remarks(table: AuditTable) -> Iterator[str]:
     """Notes on the audit of a run."""
     yield from table.notes
-    if table.scored < table.asked:
-        yield f"{table.scored} cases have a score, fewer than the {table.asked} that were wanted"
+    if table.scored < table.bottom:
+        yield f"{table.scored} cases have a score, fewer than the {table.bottom} that were wanted"
     yield from reason_notes("unaudited", table.reasons)
     if table.auditor is not None and not table.clinical:
         yield "audited by the rules engine: no clinical judgement was made"

@@ -1,7 +1,7 @@
 """Compare judges of the same answers (`compare_judges`): agreement on criteria, and whether they rank models alike.
 
-A run that two judges graded is a dual judge (seed 001 §4.1), and people check what the two decide differently
-(`read_sheet`); docs/protocols.md has worked figures.
+Where two judges graded a run (dual judge, seed 001 §4.1), people check what the two decide differently (`read_sheet`);
+docs/protocols.md has worked figures.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Judges:
+class JudgeComparison:
     """The result of comparing judges."""
 
     models: tuple[str, ...]
@@ -59,7 +59,7 @@ def compare_judges(
     runs: Sequence[Path],
     judges: Sequence[str] = (),
     **draws: Unpack[Draws],
-) -> Judges:
+) -> JudgeComparison:
     """Compare the judges of runs, each model's under every judge.
 
     `judges` are named as in `load_graded`; () for all.
@@ -100,7 +100,7 @@ def compare_judges(
     means, rankings = _ranks(whole, names, **draws)
     if not means:
         notes.append("the judges graded no case of all models whole: no ranks")
-    return Judges(
+    return JudgeComparison(
         models=tuple(models),
         judges=tuple(names),
         criteria=tuple(criteria),
@@ -141,6 +141,7 @@ def _ranks(
             columns.append(run.whole_scores())
             shared.append({case.case_id for case in comparable(runs[0], run)})
     common = set.intersection(*shared, *map(set, columns))
+    # `runs` are the last model's, which has every common case
     cases = [case for case in runs[0].cases if case.case_id in common]
     if not cases:
         return scores, rankings
@@ -229,8 +230,10 @@ def read_sheet(
         met = run.verdicts(case_id).get(criterion_id)
         if met is None:
             continue
-        if other and other.verdicts(case_id).get(criterion_id) is not (not met):
-            continue
+        if other:
+            is_contradicted = other.verdicts(case_id).get(criterion_id) is (not met)
+            if not is_contradicted:
+                continue
         verdict = CheckedVerdict(
             id=item,
             case_id=case_id,
@@ -249,7 +252,7 @@ def _agreement(
     pairs: Sequence[tuple[GradedRun, GradedRun]],
     **draws: Unpack[Draws],
 ) -> Iterator[Row]:
-    """A row of `Judges.criteria`, if there are cases; a case's criteria of all models are drawn together."""
+    """A row of `JudgeComparison.criteria`, if there are cases; a case's criteria of all models are drawn together."""
     cases: list[EvaluationCase] = []
     codes: list[list[int]] = []
     for pair in pairs:
@@ -298,7 +301,7 @@ def compare_ranks(
     """
     n = values.shape[1]
     row = {"first": names[0], "second": names[1], "models": len(models), "cases": n}
-    k = len(np.unique(clusters))
+    cluster_count = len(np.unique(clusters))
     flat = np.concatenate(list(values), axis=1)
     # Rounded, so that the order of adding up does not make equal means differ.
     means = values.mean(axis=1).round(12)
@@ -313,7 +316,7 @@ def compare_ranks(
                 why = f"{len(models)} models are too few"
             return Estimate(None, n=len(models), why=why)
         of_draws = np.array([statistic(*pair) for pair in drawn], float)
-        return percentile_estimate(value, of_draws, len(models), k)
+        return percentile_estimate(value, of_draws, len(models), cluster_count)
 
     def best(scores: Floats, size: int) -> set[int]:
         """The best models, equal scores in the order of their names."""

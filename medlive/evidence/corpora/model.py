@@ -126,6 +126,7 @@ def _pieces(document: Document) -> Iterator[_Piece]:
             pending = []
         pieces = [(label, piece, language) for piece in chunk(text, limit)]
         yield from pieces[:-1]
+        # The last piece may share a passage with the next section
         pending += pieces[-1:]
     yield from _joined(pending)
 
@@ -197,9 +198,9 @@ def _split_long(sentence: str, limit: int) -> Iterator[str]:
 
 @dataclass
 class ReadLog:
-    """The account of one reading of a corpus; every member is counted here or gives a passage."""
+    """The account of one reading of a corpus; every file or record read is counted here or gives a passage."""
 
-    # The first `MAX_PROBLEMS_KEPT` members that could not be read, each with the cause
+    # The first `MAX_PROBLEMS_KEPT` files or records that could not be read, each with the cause
     problems: list[tuple[str, str]] = field(default_factory=list)
     problem_count: int = 0
     documents: int = 0  # Documents that gave at least one passage

@@ -56,7 +56,7 @@ async def send_file(
     Args:
         request: What was asked.
         root: The folder.
-        name: The file below it, by a stranger's word; 404 unless it is a regular one that no link leads to.
+        name: The file below it, as the client names it; 404 unless it is a regular one that no link leads to.
         expected: The SHA-256 that it must have, as 64 hexadecimal digits; None for any. 503 if it has another.
         cache_control: How long it may be kept.
         policy: Its Content-Security-Policy.

@@ -1,6 +1,7 @@
 """The routes of the downloads: pages, and the files where `medlive snapshot fetch` looks for them.
 
-At `/` is the public site: the pages of `medlive site build`, made of what is given out here.
+At `/` is the public site: the pages of `medlive site build`, made of the snapshots that are given
+out: those shown and not withdrawn.
 """
 
 import asyncio
@@ -107,7 +108,7 @@ async def report_file(
 ) -> Response:
     """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME.
 
-    None is shown while people check a grader's verdicts on its cases without seeing them.
+    None is shown while a blind study checks a grader's verdicts on its cases.
     """
     if shown.withdrawn:  # its pages show the cases
         raise HTTPException(410)
@@ -157,12 +158,13 @@ async def snapshot_file(request: Request, name: str, shown: TheSnapshot) -> Resp
 
 
 async def show_site(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
-    """A file of the public site; at the root its front page."""
+    """A file of the public site, at the paths listed below; at the root its front page."""
     files = None
     if site.evaluation is not None:
-        checked = await site.database.ask(blind_items)
+        # Verdicts on these are not shown
+        blind = await site.database.ask(blind_items)
         released = {shown.version: shown.digest for shown in given_out(catalog)}
-        files = await asyncio.to_thread(site.evaluation.pages, released, checked)
+        files = await asyncio.to_thread(site.evaluation.pages, released, blind)
     if files is None:
         raise HTTPException(503, "The public site cannot be made; the log says why.")
     name = request.url.path.removeprefix("/") or "index.html"
