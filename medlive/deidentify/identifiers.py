@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from operator import ne
 from typing import Literal, NamedTuple
 
 from medlive.text.lists import read_lists
@@ -173,10 +174,7 @@ def misspelt_as(name: str, place: str) -> list[int]:
         return []
     starts = []
     for start in range(len(name) - len(place) + 1):
-        wrong = sum(
-            a != b for a, b in zip(name[start : start + len(place)], place, strict=True)
-        )
-        if wrong == 1:
+        if sum(map(ne, name[start:], place)) == 1:
             starts.append(start)
     return starts
 
