@@ -1,6 +1,7 @@
 """Stored replies of engines, found by their request's digest, so that none is paid for twice."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from medlive.db.batching import Batcher
@@ -13,16 +14,24 @@ from medlive.llm.reading import split_thinking
 
 R = TypeVar("R", PromptRow, ReplyRow)
 _MOST = 64
-"""Replies that are stored in one transaction."""
+"""Replies that are looked for, or stored, in one transaction."""
 _FIND = """
-    SELECT text, finish, reply_model, input_tokens, cached_tokens, output_tokens, estimated,
+    SELECT request_digest, text, finish, reply_model, input_tokens, cached_tokens, output_tokens, estimated,
         CAST(cost_usd AS float) AS cost_usd, latency_ms
-    FROM replies WHERE request_digest = :digest
+    FROM replies WHERE request_digest = ANY (:digests)
 """
 
 
+@dataclass
+class _Search:
+    """A reply that is looked for."""
+
+    digest: str
+    row: Any = None
+
+
 class PostgresReplyStore:
-    """A `medlive.llm.engine.ReplyStore` in the database; replies that come at the same time share a transaction.
+    """A `medlive.llm.engine.ReplyStore` in the database; calls at the same time share a transaction.
 
     `keep` returns when the reply is committed. If a reply to the request is stored already, it stays: it was paid for
     first, and decisions are based on it.
@@ -31,22 +40,32 @@ class PostgresReplyStore:
     def __init__(self, db: Database) -> None:
         """The caller closes `db`."""
         self._db = db
+        self._find = Batcher(self._find_all, largest=_MOST)
         self._keep = Batcher(self._keep_all, largest=_MOST)
 
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest; None if there is none. Raises DatabaseUnavailable."""
+        search = _Search(request_digest)
+        await self._find(search)
+        if (row := search.row) is None:
+            return None
+        thinking, answer = split_thinking(row.text)
+        return Reply(
+            answer,
+            Finish(row.finish),
+            read(Usage, row, reasoning_tokens=0),
+            row.reply_model,
+            replayed=True,
+            thinking=thinking,
+        )
+
+    async def _find_all(self, searches: Sequence[_Search]) -> None:
+        digests = [search.digest for search in searches]
         async with self._db.read() as session:
-            for row in await session.run(_FIND, digest=request_digest):
-                thinking, answer = split_thinking(row.text)
-                return Reply(
-                    answer,
-                    Finish(row.finish),
-                    read(Usage, row, reasoning_tokens=0),
-                    row.reply_model,
-                    replayed=True,
-                    thinking=thinking,
-                )
-        return None
+            rows = await session.run(_FIND, digests=digests)
+            stored = {row.request_digest: row for row in rows}
+        for search in searches:
+            search.row = stored.get(search.digest)
 
     async def keep(
         self,
