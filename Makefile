@@ -4,8 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# More than two cores: many tests wait for a server or a kill.
-WORKERS ?= 4
+# One more than two cores: many tests wait for a server or a kill.
+WORKERS ?= 3
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
 # Some machines ask Python to keep no bytecode: then each of the tests' hundred processes would compile medlive anew.
 test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
