@@ -59,7 +59,7 @@ def week_bounds(week: str) -> tuple[datetime, datetime]:
 
 
 def parse_week(week: str) -> str:
-    """An ISO week as `YYYY.WNN`; "this" and "last" are names of the present and the last one. Raises UsageError."""
+    """An ISO week as `YYYY.WNN`; "this" is the present week, "last" the one before. Raises UsageError."""
     if week == "this":
         return iso_week(now())
     if week == "last":

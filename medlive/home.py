@@ -29,7 +29,7 @@ _INSTALLED = "_config"
 DATABASE_FOLDER = "postgresql"
 """The folder of the embedded PostgreSQL in a home."""
 
-# The most rights that `close_home` leaves: the owner's own; with a way through for others; with a group's
+# The most rights that `close_home` leaves: the owner alone; others may also pass through; a group shares the folder
 _CLOSED = 0o700
 _PASSABLE = 0o711
 _SHARED = 0o2770

@@ -43,7 +43,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
 
 Loose = Annotated[T, Field(strict=False)]
-"""For enumerations, which strict replies give by their value."""
+"""For enumerations: a reply's JSON gives them by their value, which strict validation refuses."""
 # Tuples of at most so many items, which JSON gives as lists
 AtMost6 = Annotated[tuple[T, ...], Field(max_length=6, strict=False)]
 AtMost10 = Annotated[tuple[T, ...], Field(max_length=10, strict=False)]

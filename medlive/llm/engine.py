@@ -29,7 +29,7 @@ class Prompt:
 
 
 UNPUBLISHABLE_ENGINES = frozenset({"rules", "recorded"})
-"""Engines whose cases are never released: rules make no clinical judgement, a recording holds old replies."""
+"""Engines whose cases are not publishable: rules make no clinical judgement, a recording holds old replies."""
 
 
 RULES_MODEL = "rules"

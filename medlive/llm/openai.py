@@ -147,7 +147,7 @@ class OpenAIEngine:
                 content = encoded(self.body(request, mode))
                 reply = await self._ask(content, shaped=mode != "none")
             except Refusal as refusal:
-                # Reported is the first refusal that is not about the format
+                # The error reports the first refusal that is not about the format, else the last
                 if first is None or first.of_format:
                     first = refusal
                 if (

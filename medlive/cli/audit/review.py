@@ -57,7 +57,8 @@ _DISPUTE = (
     "resolution",
 )
 RevisionOption = Annotated[
-    int | None, Option(help="The revision that you saw; refuse if there is a newer.")
+    int | None,
+    Option(help="The revision that you saw; refuse if there is a newer one."),
 ]
 ReasonOption = Annotated[str, Option(help="Why; it stays in the database.")]
 
@@ -153,7 +154,7 @@ def overrule(
     ],
     by: ByOption = None,
 ) -> None:
-    """Let a rejected or parked thread go on from that step, once `medlive curate` or a worker comes to it.
+    """Let a rejected or parked thread go on past the step that stopped it, in `medlive curate` or a worker.
 
     Overruling a contradiction that the second check confirmed takes two people ([curation] veto_people); their reasons
     are published with the case.

@@ -133,7 +133,7 @@ def grade_answers(
 
 
 def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
-    """The judge, which is also named on stderr. Raises UsageError if no grader is named or configured."""
+    """The judge, also named on stderr. Raises UsageError if none is named and the rules engine would grade."""
     if by.grader is None and engine.identity.engine == "rules":
         raise UsageError(
             "no grader is configured, and the rules engine makes no clinical judgement",
