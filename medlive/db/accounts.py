@@ -113,7 +113,7 @@ async def find_invited(session: Session, token: str) -> Account | None:
 
 
 async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
-    """Set the password of the account that a one-time link is for, and end the link; None as `find_invited`."""
+    """Set the password by a one-time link, and end the link; None for a link that is used, expired or unknown."""
     account = await session.first(
         AccountRow, f"{_HAS_LINK} FOR UPDATE", digest=digest_text(token)
     )

@@ -1,4 +1,4 @@
-"""`Batcher` puts many callers' writes into one transaction: items that arrive during a batch form the next one."""
+"""`Batcher` does many callers' items together: those that arrive during a batch form the next one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

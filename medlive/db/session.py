@@ -79,7 +79,7 @@ _PROBE = """
 
 
 class Session(AsyncSession):
-    """What functions of `medlive.db` are given, mostly one transaction. In SQL `:name` is the value given as `name`."""
+    """A session of the database, mostly one transaction. In its SQL `:name` is the value that is given as `name`."""
 
     async def run(self, sql: str, /, **values: Any) -> Result[*tuple[Any, ...]]:
         """Run a statement."""
@@ -103,7 +103,7 @@ class Session(AsyncSession):
         return {row[0]: row[1] for row in await self.run(sql, **values)}
 
     async def rows(self, table: type[R], which: str, /, **values: Any) -> list[R]:
-        """A table's rows as the database has them now; `which` is the SQL after the table's name, from WHERE on."""
+        """A table's rows as the database has them now; `which` is the SQL after the table's name."""
         every = text(f"SELECT * FROM {table.__tablename__} {which}")
         rows = select(table).from_statement(every)
         return list(await self.scalars(rows, values, execution_options=_AS_STORED))

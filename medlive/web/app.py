@@ -135,7 +135,7 @@ async def serve_web(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
 
 
 def with_headers(app: ASGIApp) -> ASGIApp:
-    """The application with `_HEADERS` in each response that does not set them; redirects to its host name no host."""
+    """The application with `_HEADERS` in responses that do not set them, and no host in redirects to its own host."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:

@@ -64,7 +64,7 @@ def _is_ours(scope: Scope, named: Set[str]) -> bool:
 
 
 def _name(host: str) -> str:
-    """The name in a Host header, without its port; an address in its usual form; "" where it is none."""
+    """The name in a Host header, without its port; an address in its usual form; "" where it is not a name."""
     match = _HOST.fullmatch(host)
     return _bracketed(match[1].lower().strip("[]")) if match else ""
 

@@ -34,7 +34,7 @@ class Site:
     preview: bool = False  # Whether snapshots that are not publishable are shown too
     evaluation: Evaluation | None = None  # None: no public site, no grader checks
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    """Signs cookies; the default is random, so that no other process accepts this one's."""
+    """Signs cookies; the default is random, so that no other process accepts this one's cookies."""
 
 
 @dataclass(frozen=True)

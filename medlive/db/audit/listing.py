@@ -175,7 +175,7 @@ class Listing:
         return conditions
 
     def order(self, sort: str) -> tuple[Any, ...]:
-        """The columns of a sort ("": the default) and the key, by which rows are ordered. Raises UsageError."""
+        """The columns of a sort ("": the default), then the key's. Raises UsageError for an unknown sort."""
         if sort and sort not in self.sorts:
             raise UsageError(
                 f"unknown sort {sort[:40]!r}", hint=f"choose {', '.join(self.sorts)}"

@@ -83,7 +83,7 @@ async def count_ended(
 
 
 async def week_cost(session: Session, week: str) -> WeekCost:
-    """What the replies stored in an ISO week, up to now, cost. Raises UsageError if `week` is none."""
+    """What the replies stored in an ISO week, up to now, cost. Raises UsageError if `week` is not one."""
     spent = await spending(session, *week_bounds(week))
     total = next(row for row in spent if row.by == "all")
     # Rounded: the order in which a database adds must not show in a snapshot's bytes.

@@ -14,7 +14,7 @@ from medlive.llm.reading import split_thinking
 
 R = TypeVar("R", PromptRow, ReplyRow)
 _MOST = 64
-"""Replies that are looked for, or stored, in one transaction."""
+"""At most this many replies are looked for in one statement, or stored in one transaction."""
 _FIND = """
     SELECT request_digest, text, finish, reply_model, input_tokens, cached_tokens, output_tokens, estimated,
         CAST(cost_usd AS float) AS cost_usd, latency_ms
@@ -31,7 +31,7 @@ class _Search:
 
 
 class PostgresReplyStore:
-    """A `medlive.llm.engine.ReplyStore` in the database; calls at the same time share a transaction.
+    """A `medlive.llm.engine.ReplyStore` in the database; calls at the same time are done together.
 
     `keep` returns when the reply is committed. If a reply to the request is stored already, it stays: it was paid for
     first, and decisions are based on it.

@@ -101,7 +101,7 @@ async def overrules_of(session: Session, revision_id: int) -> list[OverruleRow]:
 
 
 def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
-    """The overrules of a revision on whose decision enough people agree: `people` of each row, by different names."""
+    """The overrules of a revision that count: those of a decision that at least `people` different people overruled."""
     people: dict[int | None, set[str | None]] = {}
     for row in overrules:
         people.setdefault(row.curation_id, set()).add(row.decided_by)

@@ -63,7 +63,7 @@ _HOLDOUTS = {
 
 
 class Interrupted(Exception):
-    """A reader was asked to stop. It is no OSError, as a writer would take that for its own."""
+    """A reader was asked to stop. It is not an OSError, which a writer would take for its own."""
 
 
 class SnapshotReader:

@@ -47,7 +47,7 @@ class FixedMeta(Stated, extra="forbid"):
     gates_digest: str
     standing: tuple[int, int, int, int, int] | None = None
     """How many of the week's threads were queued, decided, held, failed and waiting; None: the snapshot is from before
-they were counted."""
+    they were counted."""
 
 
 _MADE = """

@@ -16,8 +16,8 @@ from medlive.snapshot.manifest import Partial
 
 from .snapshots import load_fixed
 
-NOT_BEGUN = "not begun"  # Why a thread waits that is queued
-NOT_QUEUED = "not queued"  # Why a thread waits that no queueing has reached
+NOT_BEGUN = "not begun"  # Why a queued thread waits
+NOT_QUEUED = "not queued"  # Why a thread waits that no queueing has reached yet
 
 _JOBS = """
     SELECT queueing_lock FROM procrastinate_jobs

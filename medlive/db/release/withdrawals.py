@@ -161,7 +161,8 @@ async def was_redacted(session: Session, case_id: str, since: int) -> bool:
 async def withdrawn_criteria(session: Session, case_id: str) -> set[str]:
     """The text digests of the criteria that were withdrawn from a case.
 
-    They are made again of the texts that are still stored: this release may fold otherwise than the one that withdrew.
+    They are made again from the texts that are still stored, as this version of the program may fold a text otherwise
+    than the version that withdrew it.
     """
     digests = set()
     for row in await session.records(_CRITERIA, case_id=case_id):
@@ -264,8 +265,8 @@ async def reinstate(
 async def reasons_for(session: Session, parent: str | None) -> dict[str, str]:
     """Case id → "kind: public reason" of the withdrawal of the case, or else of its criteria.
 
-    Only for cases in the snapshot `parent`, and criteria that it still has there: a case that is revised for another
-    cause has another reason.
+    Only for cases in the snapshot `parent`, and criteria that a case still has in it: a case that is revised for
+    another cause has another reason.
     """
     return await session.lookup(_REASONS, version=parent)
 

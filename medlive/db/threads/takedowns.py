@@ -296,9 +296,9 @@ async def erase_thread(
     marked unswept. Doing it again is harmless. Raises CheckFailed while a live worker (its heartbeat is not older than
     STALLED_AFTER_S) curates the thread: what it stores next would not be found.
     """
-    # Until the transaction ends no filters run,
+    # Until the transaction ends no filters run.
     await take_turn(session)
-    # and no threads are saved.
+    # Nor are threads saved until then.
     await session.run("SELECT pg_advisory_xact_lock(:lock)", lock=_LOCK)
     named = {"source": source, "thread_id": thread_id}
     pk = await session.value(
