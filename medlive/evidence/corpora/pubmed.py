@@ -273,7 +273,10 @@ def _title(holder: Element) -> str:
 
 
 def _language(text: str, stated: str) -> str:
-    """An abstract's language by its script; "other" for Latin that is neither stated as English nor is English."""
+    """An abstract's language by its script.
+
+    Latin is English, unless another language is stated and the words are not English either: then it is "other".
+    """
     script = language_of(text)
     is_stated = script != "en" or stated in ("", "eng")
     return script if is_stated or dominant_language(text) == "en" else "other"
