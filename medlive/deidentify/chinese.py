@@ -101,7 +101,7 @@ _NOT_CALLED = re.compile("[医救车人护他她你了来过着它们起不啥�
 _ESTATE_CHAR = re.compile(r"[\u4e00-\u9fffA-Za-z0-9]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _HOSPITAL = re.compile(rf"(?:{_any('hospitals')})(?:[一二三]?医院)?")
-# Function words, which are in no name of a place
+# Function words, which a place's name does not contain
 _FUNCTION = "[的在去到和及与是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
 _WIDE_AREA = "[病疫灾辖郊城山库矿流行风险危重中高低]"
 _CITY = re.compile(

@@ -247,7 +247,7 @@ def _is_name(text: str, at: int, plain: str) -> bool:
 
 
 def _may_be_name(plain: str) -> bool:
-    """Whether a word may be an unlisted name: long enough, no common word, no ending of one."""
+    """Whether a word may be an unlisted name: long enough, not a common word, and without the ending of one."""
     if len(plain) <= 2 or _ENDING_OF_A_COMMON_WORD.search(plain):
         return False
     return plain not in _KNOWN_WORDS

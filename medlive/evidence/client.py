@@ -1,6 +1,7 @@
 """The HTTP client for publishers' pages and files (`page`, `download`) and for literature services (`post`).
 
-It asks a publisher's hosts only, with pauses, retries and limits; an interrupted download goes on where it was.
+Pages and files are asked of the publisher's hosts only, with pauses, retries and limits; an interrupted download goes
+on where it was.
 """
 
 import asyncio

@@ -48,7 +48,8 @@ except ModuleNotFoundError as exc:
 
 INDEX = "index.faiss"
 FLAT_UP_TO = 50_000
-"""Passages up to which an index is flat: on two cores a query takes 17-20 ms there, over a million × 768 336-400 ms."""
+"""Passages up to which an index is flat: on two cores a query then takes 17-20 ms, but 336-400 ms over a million × 768
+numbers."""
 QUERIES = 256
 """Queries to choose the number of cells on, and as many others to measure the recall on."""
 TARGET = 0.95

@@ -29,7 +29,7 @@ class FilterSettings(BaseModel):
     max_characters: Annotated[int, Field(ge=1_000)] = 200_000
     """Longest thread: title and all messages."""
     non_alphanumeric_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Share of signs that are no letters or digits, among non-space characters, that rejects a thread."""
+    """Share of signs other than letters and digits, among non-space characters, that rejects a thread."""
     languages: tuple[Literal["en", "zh"], ...] = ("en", "zh")
     """The languages a thread may be written in."""
     non_clinical_sections: tuple[str, ...] = tuple(

@@ -60,7 +60,7 @@ class ImportProblem:
 
 @dataclass(eq=False)
 class _Malformed(Exception):
-    """A line is no thread."""
+    """A line that is not a thread."""
 
     reason: ProblemReason
     detail: str

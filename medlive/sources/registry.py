@@ -20,7 +20,7 @@ SITES: Mapping[str, type[Site]] = {
 
 
 def known_sites() -> Mapping[str, type[Site]]:
-    """Name → adapter. Raises ConfigError for a plugin that is no adapter, or that takes a known name."""
+    """Name → adapter. Raises ConfigError for a plugin that is not an adapter, or that takes a known name."""
     sites = dict(SITES)
     for site in load_plugins("sites"):
         if not (isinstance(site, type) and issubclass(site, Site)):

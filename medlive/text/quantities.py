@@ -132,7 +132,7 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
 
 
 def _is_among(units: Collection[str | None], unit: str | None) -> bool:
-    """Whether a source's number with one of `units` may be the same number with `unit`: days are no weeks."""
+    """Whether a source's number with one of `units` may be the same number with `unit`: days are not weeks."""
     if unit is None or None in units or unit in units:
         return bool(units)
     kinds = {_UNITS[other][0] for other in units if other}

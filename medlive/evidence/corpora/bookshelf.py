@@ -46,7 +46,7 @@ _NO_EVIDENCE = (
     "partial-retraction",
     "expression-of-concern",
 )
-"""Types of articles that are no evidence."""
+"""Types of articles that do not count as evidence."""
 _PARTS = ("book-part", "article")
 # Titles of sections that say nothing of medicine
 _LEFT_OUT = re.compile(

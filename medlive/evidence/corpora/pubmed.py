@@ -273,7 +273,10 @@ def _title(holder: Element) -> str:
 
 
 def _language(text: str, stated: str) -> str:
-    """An abstract's language by its script; "other" for Latin that is neither stated as English nor is English."""
+    """An abstract's language by its script.
+
+    Latin is English, unless another language is stated and the words are not English either: then it is "other".
+    """
     script = language_of(text)
     is_stated = script != "en" or stated in ("", "eng")
     return script if is_stated or dominant_language(text) == "en" else "other"
@@ -283,8 +286,8 @@ def publication_day(root: Element) -> date | None:
     """The last day on which the article may first have been read.
 
     The day of its electronic publication; without one the last day that its issue's date may mean, or the day
-    on which PubMed had it when that is earlier. (For articles that it lists late, the library writes the
-    first day of the issue there, which is not that day.) A book's text is as old as its last revision.
+    on which PubMed had it when that is earlier. (For an article that it takes in late, the library writes the first
+    day of the issue's date there: such a day is not used.) A book's text is as old as its last revision.
     """
     book = root.find("BookDocument")
     if book is not None:

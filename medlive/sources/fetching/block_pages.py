@@ -1,7 +1,7 @@
 """Recognise pages that refuse access to a program, whatever their status: `block_page`.
 
 They are challenges, captchas and firewalls' refusals, known by marks that only they have. A thread that talks about
-captchas, or a page of a site that merely is behind one of these firewalls, is no block page: the marks must be in
+captchas, or a page of a site that merely is behind one of these firewalls, is not a block page: the marks must be in
 markup or script, not in text, and the page must have next to nothing to read.
 """
 
@@ -60,7 +60,7 @@ def block_page(
     headers: Mapping[str, str],
     body: bytes,
 ) -> str | None:
-    """Return what refused access, in words; None for a page that is no block page.
+    """Return what refused access, in words; None for a page that is not a block page.
 
     `headers` by lower-case names; `body` decompressed, its first part is enough. A page of anything but markup
     is judged by its headers alone.

@@ -263,7 +263,7 @@ class CorpusFiles:
         return room
 
     def _tar(self, path: Path, log: ReadLog) -> Iterator[Member]:
-        """Yield the members of a tar; log those that are no file, unsafe or too large. Raises ReadError."""
+        """Yield the members of a tar; log those that are unsafe, too large or not a file. Raises ReadError."""
         unpacked = 0
         with tarfile.open(path, tarinfo=_Member) as tar:
             while (member := tar.next()) is not None:
