@@ -110,7 +110,7 @@ class Reason(StrEnum):
 
 
 class ElyCategory(StrEnum):
-    """Ely's taxonomy of clinical questions, top level (BMJ 2000;321:429), and what is no clinical question."""
+    """Ely's taxonomy of clinical questions, top level (BMJ 2000;321:429), and what is not a clinical question."""
 
     DIAGNOSIS = "diagnosis"
     TREATMENT = "treatment"

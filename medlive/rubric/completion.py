@@ -132,7 +132,7 @@ async def complete_rubric(
         other = shared.get(name)
         words = others[other].point if other else None
         points[name] = _decide(items[name], verdict, words, voices)
-    # First stay the only answers to what is asked, then points that both models named, then the heaviest.
+    # Kept first: the only answers to what is asked; then points that both models named; then the heaviest.
     open_parts = set(ids_of(rubric.unanswered))
 
     def rank(name: str) -> tuple[bool, bool, int]:

@@ -45,7 +45,7 @@ Objection = Literal[
     "not_direct",
     "minor",
 ]
-"""What only the engine that reviews a rubric can find wrong with a criterion."""
+"""What the engine that reviews a rubric may find wrong with a criterion, by its word alone."""
 Fault = (
     Objection
     | Literal[
@@ -230,7 +230,7 @@ def find_faulty(
     faulty: dict[str, Finding] = {}
     minor: dict[str, Finding] = {}
     for finding in (*findings, *_trivial(criteria)):
-        # A criterion stays that only does not answer its part of the query directly.
+        # A criterion stays if its only fault is that it does not answer its part of the query directly.
         if finding.criterion and finding.fault != "not_direct":
             is_minor = finding.fault == "minor"
             (minor if is_minor else faulty).setdefault(finding.criterion, finding)

@@ -73,7 +73,7 @@ class ProofFinding:
     criterion: str | None = None  # Its id; None for the rubric as a whole
     text: str = ""  # The criterion's text, since ids change with a revision
     round: int = 0  # How often the rubric had been revised
-    needed: bool | None = None  # Whether a reviewer says so; None: not asked
+    needed: bool | None = None  # The reviewer's ruling: needed or not; None: not asked
     basis: str = ""  # The advice element or passage that the ruling cites
     reason: str = ""
 

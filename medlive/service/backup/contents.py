@@ -255,6 +255,8 @@ def check_seal(
 ) -> tuple[str, dict[str, str]]:
     """Check a backup's signature; return the folder's name when it was written, and file → SHA-256 by SHA256SUMS.
 
+    No file is read but SHA256SUMS and its signature.
+
     Raises:
         CheckFailed: if it has no signature, or one by none of these keys or of something other than a backup.
         BadInput: if it is not a backup.

@@ -165,7 +165,7 @@ async def back_up_week(
     """Write the week's backup into the configured folder, try to restore it, and remove all but the latest weeks.
 
     Only backups that this instance signed under their week's name count; whatever else lies there stays. Nothing
-    is removed where the week's fails its trial. "check" says how the trial ended: passed, failed, impossible
+    is removed where the week's backup fails its trial. "check" says how the trial ended: passed, failed, impossible
     or off.
 
     Raises:

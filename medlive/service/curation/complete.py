@@ -1,6 +1,7 @@
 """Make a curation a case for release (`complete_case`: rubric, proof, no identifiers), save it, prove rubrics again.
 
-The rubric of a case that a person edited is proved again: `queue_proof` queues it, and who curates runs `prove_again`.
+The rubric of a case that a person edited is proved again: `queue_proof` queues it, and whoever curates
+runs `prove_again`.
 """
 
 import asyncio
@@ -74,7 +75,7 @@ async def complete_case(
     *,
     library: Library | None = None,
 ) -> CompletedCase:
-    """Complete a kept or held curation: rubric with proof and labels (as theme), and texts without identifiers.
+    """Complete a kept or held curation: give it a rubric with proof and labels, and remove identifiers from texts.
 
     The curation is held where the rubric stays faulty, unproven or contradictory, or a name could not be removed; it
     failed, and has no rubric, when an engine or a literature service gave no usable reply.

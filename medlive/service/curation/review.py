@@ -97,7 +97,7 @@ async def decide_case(
 
 
 async def _check_no_veto(session: Session, case_id: str) -> None:
-    """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto; it takes an overrule."""
+    """Raise CheckFailed where the latest decision about a case's thread is a confirmed veto, still to be overruled."""
     thread = await thread_of_case(session, case_id)
     revision = await latest_revision(session, *thread)
     for decided in await list_curations(session, revision):

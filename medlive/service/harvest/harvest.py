@@ -195,7 +195,7 @@ async def _finish(
 def _quarantine_reason(
     done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, is_empty: bool
 ) -> str | None:
-    """Why the source is quarantined after this run, whose last problem as a whole is `last`; None: it is not."""
+    """Why this run quarantines the source; None: it does not. `last` is its last problem with the whole source."""
     fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
     if end == "given_up" and last and last.kind not in REFUSALS:
         return f"in {done.iso_week} its pages stopped fitting: {last.message}"

@@ -106,7 +106,7 @@ async def reparse_source(
 
 
 class _Reread(NamedTuple):
-    """A thread as the current adapter reads it; or why it has none: `reason`, a key of the counts, and `message`."""
+    """A thread as the current adapter reads it; where there is none, `reason` (a key of the counts) and `message`."""
 
     reading: Reading
     thread: Thread | None = None

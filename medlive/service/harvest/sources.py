@@ -1,4 +1,7 @@
-"""The configured sources: their adapters, their health, a check of one page. `medlive status` needs it: few imports."""
+"""The configured sources: their adapters, their health, a check of one page.
+
+`medlive status` imports this module, so it imports little.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta

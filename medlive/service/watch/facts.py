@@ -49,7 +49,7 @@ class Facts:
     waiting_workers: Sequence[WorkerRow]  # Live workers that take no jobs
     lost_threads: int  # Threads that nothing will take up
     decided_at: datetime | None  # When the latest attempt ended; None: never
-    decided: int  # Threads that engines decided, or failed, in a week
+    decided: int  # Threads that engines decided or failed to decide within a week
     failed_jobs: Sequence[Record]
     failed_threads: Sequence[Record]
     sources: Sequence[SourceInfo]

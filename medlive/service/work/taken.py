@@ -223,7 +223,7 @@ class Retry(BaseRetryStrategy):
 class Jobs(JobManager):
     """Takes jobs of the queues that are ready, and ends them by the database's clock.
 
-    That another worker has ended a job is no error. Once a job cannot be ended here, since the database is lost, all
+    It is not an error if another worker has ended a job. Once a job cannot be ended since the database is lost, all
     are broken off, and other workers take them over.
     """
 
@@ -322,7 +322,7 @@ class Jobs(JobManager):
         job: Job,
         end: Callable[[], Awaitable[None]],
     ) -> None:
-        """Await `end`, which ends the job; when that fails twice for the connection, lose all jobs."""
+        """Await `end`, which ends the job; when it fails twice because the connection was lost, give up all jobs."""
         for is_last in (False, True):  # again in case the connection was lost
             try:
                 if self.cause is None:
