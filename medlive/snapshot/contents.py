@@ -226,7 +226,7 @@ def write_ledger(
     head: Mapping[str, Any],
     sections: Iterable[tuple[str, Iterable[Mapping[str, Any]]]],
 ) -> dict[str, int]:
-    """Write a ledger: the fields of `head`, then each section's entries; return how many entries each section has."""
+    """Write a ledger: the fields of `head`, then each section's entries as given; return how many each has."""
     write(canonical_json(dict(head))[:-1].encode("utf-8") + b"\n")
     counts: dict[str, int] = {}
     for name, entries in sections:

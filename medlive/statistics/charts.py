@@ -259,7 +259,7 @@ def histogram(
     frame: Frame,
     counts: Mapping[int, int],
 ) -> str:
-    """Columns for how often each whole number from the least to the greatest occurs, or that it does not."""
+    """Columns that show how often each whole number occurs, from the least to the greatest, those between included."""
     values = []
     for value in range(min(counts, default=0), max(counts, default=-1) + 1):
         values.append(Bar(str(value), counts.get(value, 0)))

@@ -148,7 +148,7 @@ class Effect:
     n_pre: int
     """Items that a model of interest may have seen, with a score of another model that cannot have seen them."""
     n_post: int
-    """Items that no model of interest can have seen, with a score of it and of another model."""
+    """Items that no model of interest can have seen, with scores of one of them and of another model."""
     models: int
     """The number of models whose scores enter, those of interest included."""
 

@@ -19,7 +19,7 @@ LEAST = 3
 
 _SWEEPS = 1_000  # most rounds of `residuals`
 _FLAT = 1e-12
-"""The least geometric mean of two columns' squared deviations; with less, one counts as constant."""
+"""The least geometric mean of two columns' sums of squared deviations; with less, one counts as constant."""
 
 
 Kind = Literal["pearson", "spearman"]

@@ -40,7 +40,7 @@ class Estimate:
     why: str = ""
     """Why there is no value, or no interval."""
     p: float | None = None
-    """Two-sided p for no correlation or no difference; None for other figures."""
+    """Of a correlation or a difference: two-sided p of the hypothesis that there is none; None for other figures."""
 
     def clipped(self) -> "Estimate":
         """The same estimate, its value and interval cut to [0, 1]."""

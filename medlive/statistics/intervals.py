@@ -27,8 +27,9 @@ values that are not 0 show too little of their spread; with 0.03, means of 1 % o
 LEAST_CLUSTERS = 30
 """The least number of clusters with which a mean has an interval."""
 LEAST_UNITS = 10.0
-"""The least effective number of clusters that make a mean: (Σs)² / Σs², where s is how far a cluster's values sum up
-from the end of [0, 1] that the mean is nearer to. With fewer the interval depends on a handful of cases."""
+"""The least effective number of clusters that make a mean: (Σs)² / Σs², where s is the sum of a
+cluster's distances from the end of [0, 1] that the mean is nearer to. With fewer the interval depends on a handful
+of cases."""
 LEAST_POINTS = 2.0
 """The least that those s add up to, in full scores: with less, one case scored as none here would move the mean
 beyond any interval that these values can give."""
@@ -201,7 +202,7 @@ def gap_bounds(
     second: Sequence[Any],
     correlation: Any = 0.0,
 ) -> tuple[Floats, Floats]:
-    """The interval of the first mean less the second by MOVER; each is (mean, low, high)."""
+    """The interval of the first mean less the second by MOVER; each is (mean, low, high), `correlation` the means'."""
     a, a_low, a_high = first
     b, b_low, b_high = second
 

@@ -237,7 +237,7 @@ def equal_and_ac1(
 
 
 def tables(first: Codes, second: Codes) -> Floats:
-    """Make a confusion table for each item, (items x 2 x 3); zero where a rater did not decide."""
+    """Confusion tables, (items x 2 x 3); zero unless the first rater decided and the second has a code."""
     counts = np.zeros((len(first), 2, 3))
     is_decided = (first >= MET) & (first <= NOT_MET)
     rows = np.flatnonzero(is_decided & (second != ABSENT))

@@ -421,9 +421,8 @@ class VerificationReport(Report):
     """The results of all steps, and what the snapshot states."""
 
     manifest: Manifest | None  # None if it could not be read
-    unknown: tuple[
-        str, ...
-    ] = ()  # What the snapshot holds and this medlive does not know
+    # What the snapshot holds and this medlive does not know
+    unknown: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """Describe the failed steps in one line, for an error message."""
