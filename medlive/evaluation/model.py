@@ -112,7 +112,7 @@ class EvaluationCase(LogRow):
     cluster: str | None = None
     """Cases of one cluster are drawn together by every interval; None: the case is a cluster of its own."""
     turns: tuple[Turn, ...] = ()
-    """A conversation that is sent unchanged; () where narrative and query are sent."""
+    """A conversation, sent in place of narrative and query, which hold the case's own part of it; () elsewhere."""
     after: str | None = None
     """The id of an earlier case that this one continues: its question and the model's answer to it are sent first."""
     tags: tuple[str, ...] = ()

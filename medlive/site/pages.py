@@ -1,6 +1,6 @@
 """Makes the site's files (`site_files`): pages from templates that escape everything, and data that the browser reads.
 
-It scores a board from the cases (JSON) and the verdicts (two bits a criterion), and searches the cases' texts.
+The browser scores a board from the cases (JSON) and the verdicts (two bits a criterion), and searches the cases' texts.
 """
 
 import hashlib

@@ -113,7 +113,7 @@ def spent_of(
 
 
 def cost_per_case(run_dir: Path) -> float | None:
-    """US dollars a case of a run took, to ask and to grade; None where a call's cost is unknown, or a row imported.
+    """US dollars a case of a run took, to ask and to grade; None if a call's cost is unknown or a row was imported.
 
     Raises BadInput if a log cannot be read.
     """

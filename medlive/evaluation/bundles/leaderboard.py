@@ -46,7 +46,7 @@ def rank_bundles(
 ) -> tuple[list[Ranking], Unranked]:
     """Rank verified bundles, those with the same cases, template, evidence and grader together.
 
-    The ranking of most bundles comes first, equals in the given order; scores of two rankings are not comparable.
+    The ranking with the most bundles comes first, equals in the given order; scores of two rankings are not comparable.
 
     A ranking has a model once, with the first of its bundles. What one entry leaves out as withdrawn, or locally known
     errata withdraw, is left out for all entries of its ranking. Bundles with a larger share of cases without a score

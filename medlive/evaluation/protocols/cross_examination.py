@@ -2,8 +2,8 @@
 
 The document is the case's advice and the other text the answer: coverage finds what the answer leaves out, conformity
 what it contradicts, consistency what it adds (seed 004 appendix A.4; docs/method.md §5). How many questions their own
-text answers with yes (stability) shows how far they can be trusted.
-Prompts, checks and formulas are those that curation uses on thread and case.
+text answers with yes when it is asked again (stability) shows how far they can be trusted. Prompts, checks and formulas
+are those that curation uses on thread and case.
 """
 
 from collections.abc import Iterator, Sequence

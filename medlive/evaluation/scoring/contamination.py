@@ -69,7 +69,7 @@ class ModelContamination:
     did_against: tuple[str, ...] = ()
     """The labels of these models."""
     placebos: tuple[float, ...] | None = None
-    """Drops at dates that are not the cutoff: drift, and no memory."""
+    """Drops at dates that are not the cutoff: they show drift, not memory."""
     mixes: Mapping[str, Adjusted] = field(default_factory=dict)
     """By "specialty", "source" and "difficulty": the drop if cases after the cutoff had the mix of those before."""
 

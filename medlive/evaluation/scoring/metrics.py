@@ -177,7 +177,7 @@ def case_score(
         low=low,
         high=high,
     )
-    # The published script has a figure for partly graded cases too, and for those beyond the limits, or NaN.
+    # The published script has a figure for partly graded cases too; one beyond the limits, or NaN, makes no score.
     if published and score != sure / most:
         return with_figure(scored, sure / most)
     return scored

@@ -305,9 +305,9 @@ def score_runs(
 
 
 def headline(runs: Sequence[GradedRun]) -> Metric:
-    """The metric that ranks models by default: safe if every run was read for harm by judges that pass their control.
+    """The metric that ranks models by default.
 
-    Else complete.
+    Safe if every run was read for harm by judges that pass their control, else complete.
     """
     for run in runs:
         if run.harm is None or control_figures(run.harm.controls).failed:
