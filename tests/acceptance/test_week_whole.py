@@ -179,6 +179,7 @@ async def test_a_week_whose_threads_fail_alike_is_not_whole_and_an_empty_one_is_
     assert instance.rows("SELECT version FROM snapshots") == []
 
 
+@pytest.mark.thorough
 async def test_a_person_may_freeze_a_partial_week_and_is_named_in_the_log(
     new_instance: NewInstance, samples: list[SampleThread]
 ) -> None:
@@ -207,6 +208,7 @@ async def test_a_person_may_freeze_a_partial_week_and_is_named_in_the_log(
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("state", ["pending", "failed"])
 async def test_a_failure_that_a_job_tries_again_waits_and_a_single_other_one_is_settled(
     new_instance: NewInstance, samples: list[SampleThread], state: str

@@ -142,6 +142,7 @@ def test_jobs_are_listed_cancelled_and_tried_again(new_instance: NewInstance) ->
     assert "choose harvest or" in said
 
 
+@pytest.mark.thorough
 def test_a_worker_takes_over_from_one_that_was_killed(
     new_instance: NewInstance,
 ) -> None:
@@ -175,6 +176,7 @@ async def _take_beside_a_worker(instance: Instance, moment: datetime) -> None:
     await database.aclose()
 
 
+@pytest.mark.thorough
 async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(
     new_instance: NewInstance,
 ) -> None:

@@ -207,6 +207,7 @@ async def test_a_budget_is_of_the_workers_life_whatever_happens_to_the_database(
     await asyncio.wait_for(worker, 60)
 
 
+@pytest.mark.thorough
 async def test_evidence_that_is_missing_is_waited_for(
     instance: Instance, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -61,6 +61,7 @@ NUMBERS = r"""() => { const found = [], main = document.querySelector("main");
     return found; }"""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [1400, 390])
 def test_no_name_is_broken_inside_a_number(
     browser: Any, wide_site: Path, width: int

@@ -192,6 +192,7 @@ SCROLLED = """() => Array.from(document.querySelectorAll("body *")).filter((e) =
     (e) => [e.className, e.tabIndex, e.getAttribute("aria-label"), getComputedStyle(e, "::after").position])"""
 
 
+@pytest.mark.thorough
 def test_on_a_telephone_no_word_is_broken_and_what_scrolls_shows_it(
     opened: Callable[..., Any],
 ) -> None:
@@ -282,6 +283,7 @@ def test_the_pages_own_policy_stops_markup_that_would_slip_through(
     context.close()
 
 
+@pytest.mark.thorough
 def test_every_figure_is_seen_by_day_and_by_night(
     opened: Callable[..., Any],
 ) -> None:
@@ -366,6 +368,7 @@ def test_filters_show_just_what_they_say_and_save_just_that(
         sync_api.expect(page.locator("#cases tbody tr[hidden]")).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_without_scripts_every_case_is_there_and_no_control_is_dead(
     opened: Callable[..., Any], site: Site
 ) -> None:
@@ -377,6 +380,7 @@ def test_without_scripts_every_case_is_there_and_no_control_is_dead(
         assert page.locator("article").count() == MODELS
 
 
+@pytest.mark.thorough
 def test_chinese_is_marked_as_chinese_and_english_as_english(
     opened: Callable[..., Any], site: Site
 ) -> None:

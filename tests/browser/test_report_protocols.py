@@ -106,6 +106,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "report" / "index.html"
 
 
+@pytest.mark.thorough
 @pytest.mark.matrix
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_is_read_by_everyone(site: Path, browser: Any, width: int) -> None:

@@ -98,6 +98,7 @@ def test_a_metric_has_the_figures_of_eval_score(
     assert found == {model: cells[0] for model, cells in beside.items()}
 
 
+@pytest.mark.thorough
 def test_runs_that_were_read_for_harm_are_ranked_by_safe(
     page: Any, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) 
         assert why == too_few(sums, np.array([len(column)]))[0]
 
 
+@pytest.mark.thorough
 def test_without_its_verdicts_the_table_stays_as_it_was(
     site: Served, page: Any
 ) -> None:
@@ -156,6 +158,7 @@ def test_without_its_verdicts_the_table_stays_as_it_was(
         assert figure.text_content() == printed(model.overall.value)
 
 
+@pytest.mark.thorough
 def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
     page.goto(f"{site.url}/leaderboard.html?language=zh")
     table = score_runs(site.runs)
@@ -215,6 +218,7 @@ def test_another_board_has_its_own_caption_cases_and_models(
         assert text.startswith("20 cases, 1 of them without a date.")
 
 
+@pytest.mark.thorough
 def test_ranks_come_from_cases_after_every_cutoff_shown(
     site: Served, page: Any, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ FILTERS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sort", ["changed", "posted"])
 async def test_pages_in_both_directions_are_the_whole_list(
     filled: Database, sort: str

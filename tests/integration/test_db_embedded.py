@@ -71,6 +71,7 @@ def test_a_server_starts_answers_is_reused_and_stops(home: Path) -> None:
     assert embedded.status(home) is None
 
 
+@pytest.mark.thorough
 def test_the_server_knows_no_variable_but_those_that_are_named(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +230,7 @@ def test_without_the_wheel_the_extra_is_named(
     assert "medlive[service]" in (caught.value.hint or "")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_normal_user_has_a_server_of_their_own(empty_home: Path) -> None:
     if any(
@@ -263,6 +265,7 @@ def test_a_server_is_dumped_and_restored_by_the_oldest_program_that_knows_it() -
     assert found == ["pginstall", "pginstall", "pginstall18", "pginstall18"]
 
 
+@pytest.mark.thorough
 def test_a_home_with_its_server_shows_others_nothing(empty_home: Path) -> None:
     """As root the server's user passes through the home and its folder, and through nothing else."""
     (empty_home / "home").mkdir(mode=0o700)

@@ -136,6 +136,7 @@ def test_no_file_is_opened_that_its_digest_has_refused(
     assert opened == []
 
 
+@pytest.mark.thorough
 def test_frames_of_an_unverified_snapshot_come_from_its_rows(forged: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     frame = load_snapshot(forged, verify=False).to_arrow()

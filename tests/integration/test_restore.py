@@ -275,6 +275,7 @@ async def test_a_backup_is_restored_for_its_owner_alone(
     }
 
 
+@pytest.mark.thorough
 async def test_takedowns_of_other_backups_are_applied_unless_they_were_lifted_before(
     server: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from medlive.db.session import Database
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from tests.support.decisions import make_case
@@ -51,6 +53,7 @@ def renamed(case: EvaluationCase, case_id: str) -> EvaluationCase:
     return replace(case, case_id=case_id, criteria=tuple(criteria))
 
 
+@pytest.mark.thorough
 async def test_a_suspect_is_disputed_once(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:

@@ -130,6 +130,7 @@ async def test_pages_lead_through_all_rows_and_back_and_an_export_has_exactly_th
     assert {r["title"][:2] for r in lines} == {"'="}
 
 
+@pytest.mark.thorough
 async def test_a_threads_page_leads_to_its_neighbours_in_the_list_it_came_from(
     viewer: Browser, many: None
 ) -> None:

@@ -157,6 +157,7 @@ async def test_a_proof_that_fails_again_says_so_and_gives_no_figures(
     assert (found["case"]["revision"], found["case"]["unproved_since"]) == (2, 2)
 
 
+@pytest.mark.thorough
 async def test_a_confirmed_veto_is_overruled_by_two_people(
     browser: Any, url: str, database: Database, rejected: int
 ) -> None:

@@ -127,6 +127,7 @@ def serving(site: Site) -> Any:
     return serve()
 
 
+@pytest.mark.thorough
 async def test_the_site_is_what_a_published_folder_is(
     served: Served, tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ CURSORS = [
 ]
 
 
+@pytest.mark.thorough
 async def test_a_cursor_of_strangers_making_is_a_wrong_value_and_no_fault(
     viewer: Browser, database: Database
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_sample_has_as_many_of_each_stratum_and_is_the_seed_s() -> None:
     assert draw([], 5, Stratum.THEME, 0) == []
 
 
+@pytest.mark.thorough
 async def test_raters_see_neither_each_other_nor_other_studies(
     database: Database, site: Site, held: str
 ) -> None:
@@ -197,6 +198,7 @@ async def test_raters_see_neither_each_other_nor_other_studies(
         ) == ([], [])
 
 
+@pytest.mark.thorough
 async def test_studies_come_to_what_was_rated_and_eval_meta_reads_a_grader_check(
     database: Database, database_url: str, site: Site, tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_wrong_value_names_what_was_expected(
         medlive.score(runs, **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_the_frames_of_each_library_hold_the_same(runs: list[Path]) -> None:
     table = medlive.score(runs, draws=20)
     means = sum(1 + sum(map(len, model.slices.values())) for model in table.models)

@@ -239,6 +239,7 @@ def without_extra(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     return done
 
 
+@pytest.mark.thorough
 @pytest.mark.matrix
 @pytest.mark.parametrize("command", OF_THE_SERVICE)
 def test_a_command_whose_extra_is_missing_says_which(
@@ -334,6 +335,7 @@ def test_a_disk_that_is_full_is_no_fault_of_medlive(
     assert "no space is left for /srv/site/index.html" in capfd.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(
     instance: Instance,
 ) -> None:

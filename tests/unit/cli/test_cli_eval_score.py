@@ -125,6 +125,7 @@ def test_a_run_given_twice_is_refused_and_one_with_odd_logs_is_named(
     )
 
 
+@pytest.mark.thorough
 def test_contamination_prints_and_writes_what_it_found(
     instance: Instance, folder: Path, tmp_path: Path
 ) -> None:
@@ -228,6 +229,7 @@ def test_power_from_runs_and_assumed(instance: Instance, folder: Path) -> None:
         instance.here("eval", "power", f"--{name}", odd, status=2)
 
 
+@pytest.mark.thorough
 def test_a_plan_says_whom_to_ask_again(instance: Instance, folder: Path) -> None:
     runs = [str(folder / "older"), str(folder / "newer")]
     said = instance.here("eval", "plan", *runs, "--cases", "50", "--error", "60")

@@ -207,6 +207,7 @@ def test_what_is_shipped_for_a_missing_file_overrides_nothing(tmp_path: Path) ->
     assert origins["roles.screener.engine"] == str(tmp_path / "medlive.toml")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("installed", [False, True])
 def test_a_clone_is_known_by_the_code_that_runs(
     tmp_path: Path, installed: bool

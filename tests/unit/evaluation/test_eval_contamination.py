@@ -206,6 +206,7 @@ def test_drift_is_no_memory_and_a_shift_of_the_mix_is_adjusted_away() -> None:
         assert mix.n_post + mix.lost_post == mixed.drop.n_post
 
 
+@pytest.mark.thorough
 def test_what_is_unknown_or_too_little_is_said() -> None:
     runs = [
         run_of("stranger", CASES, [0.5] * 360),

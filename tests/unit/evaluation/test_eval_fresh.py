@@ -54,6 +54,7 @@ def test_a_cheat_leads_all_cases_and_not_those_after_every_cutoff() -> None:
     assert plain["drops"]["early"]["p_holm"] == drop.p
 
 
+@pytest.mark.thorough
 def test_honest_models_are_not_flagged_and_unknown_cutoffs_are_not_ranked() -> None:
     runs = [*planted({}), run_of("stranger", CASES, [0.9] * len(CASES))]
     table = score_runs(runs, registry=REGISTRY, draws=200)
@@ -169,6 +170,7 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
                 assert m.overall.low <= m.overall.value <= m.overall.high
 
 
+@pytest.mark.thorough
 def test_a_drop_has_one_p_in_the_ranking_and_in_the_analysis() -> None:
     # The rise of "late" is clearer than the drop, and counts in the correction.
     runs = planted({"early": 0.05, "late": -0.30})

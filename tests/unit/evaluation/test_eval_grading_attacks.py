@@ -136,6 +136,7 @@ HABITS: tuple[Callable[[str], str], ...] = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_a_careless_grader_without_any_json_mode_is_read_at_once(
     tmp_path: Path, mode: Mode

@@ -101,6 +101,7 @@ def paid_work(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[Any]]:
     return cases, responses, grades
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(work=paid_work())
 def test_what_goes_in_comes_out_and_goes_in_as_it_was(

@@ -173,6 +173,7 @@ def test_raw_files_give_the_published_table(
     assert published_table(benchmark, by_model) == second_opinion(benchmark, by_model)
 
 
+@pytest.mark.thorough
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     benchmark=benchmarks(),

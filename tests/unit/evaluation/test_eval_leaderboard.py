@@ -97,6 +97,7 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
     assert why["forged"].startswith("step ")
 
 
+@pytest.mark.thorough
 def test_a_model_stands_once_and_copied_answers_under_no_other_name(
     room: Room, tmp_path: Path, half: None
 ) -> None:

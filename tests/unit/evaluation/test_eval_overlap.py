@@ -50,6 +50,7 @@ def test_fewer_common_cases_give_fewer_worst_ones() -> None:
     assert np.isnan(nothing.jaccard).all()
 
 
+@pytest.mark.thorough
 def test_profiles_are_the_slices_means_and_numpys_correlation() -> None:
     rng = np.random.default_rng(2)
     month = np.array([int((c.month or "")[-2:]) for c in CASES])

@@ -92,6 +92,7 @@ def spellings(draw: st.DrawFn, value: Any) -> str:
     return text.replace('"met"', draw(st.sampled_from(['"met"', '"m\\u0065t"'])))
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(st.data())
 @pytest.mark.parametrize("mode", ["criterion", "rubric"])

@@ -285,6 +285,7 @@ def test_intervals_of_error_rates_are_a_bootstrap_over_cases() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_common_cases_are_named_and_scored_alone() -> None:
     some = [0.5 if i < 200 else None for i in range(360)]
     runs = [
@@ -446,6 +447,7 @@ async def test_verdicts_match_the_grades_and_notes_name_damaged_rows(
         assert keys == set(grade_keys(case, answer, run.grader.judge).values())
 
 
+@pytest.mark.thorough
 def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
     pytest.importorskip(
         "pyarrow", exc_type=ImportError, reason="Parquet is written with pyarrow"

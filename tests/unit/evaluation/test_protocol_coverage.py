@@ -136,6 +136,7 @@ def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
     assert row["low"] < row["CACS@t"] < row["high"]  # type: ignore[operator]
 
 
+@pytest.mark.thorough
 def test_models_rank_by_skill_and_no_run_is_na(tmp_path: Path) -> None:
     paths = made_runs(tmp_path, models=6, n=120)
     runs = [load_graded(path) for path in paths]

@@ -175,6 +175,7 @@ async def test_a_stopped_run_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -
     assert (again.calls, again.questions, again.settled) == (0, 80, 80)
 
 
+@pytest.mark.thorough
 async def test_judges_are_pooled_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,6 +270,7 @@ async def test_one_model_cannot_be_compared(tmp_path: Path) -> None:
         await run_protocol(ALL, stuff, tmp_path, Judge(by_skill))
 
 
+@pytest.mark.thorough
 async def test_the_command_plans_asks_and_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +329,7 @@ async def test_the_command_plans_asks_and_reports(
     assert "matches: Input should be" in str(wrong.exception)
 
 
+@pytest.mark.thorough
 async def test_dollars_are_the_folders_in_all_and_a_spent_budget_leaves_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_equal_scores_leave_a_choice_of_ranks(published: Any) -> None:
     assert published._nearest_rank(1, 0.9, cells, True) == 4
 
 
+@pytest.mark.thorough
 def test_what_the_papers_print_comes_out_as_the_page_says(published: Any) -> None:
     checks = published.published(published.SHARED)
     if checks is None:

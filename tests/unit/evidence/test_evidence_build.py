@@ -71,6 +71,7 @@ build_index([open_corpus(Path(sys.argv[1]))], Path(sys.argv[2]))
 """
 
 
+@pytest.mark.thorough
 def test_an_index_of_words_is_built_where_faiss_is_not(tmp_path: Path) -> None:
     source = corpus_file(tmp_path / "notes.jsonl", ROWS)
     subprocess.run(
@@ -135,6 +136,7 @@ def test_a_second_corpus_joins_and_a_named_one_is_replaced(tmp_path: Path) -> No
     ] == ["a"]
 
 
+@pytest.mark.thorough
 @given(seed=st.integers())
 @settings(max_examples=6, deadline=None)
 def test_digests_and_results_do_not_depend_on_order(

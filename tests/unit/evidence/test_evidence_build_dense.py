@@ -101,6 +101,7 @@ def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
     assert at_once.index_digest == read_manifest(index).index_digest
 
 
+@pytest.mark.thorough
 def test_the_index_digest_follows_encoder_kind_and_corpora(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_medquad_folder_reads_as_its_archive(tmp_path: Path) -> None:
     assert read(folder.parent)[0] == read(archive)[0]
 
 
+@pytest.mark.thorough
 def test_hostile_archive_members_are_reported_and_the_rest_is_read(
     tmp_path: Path,
 ) -> None:

@@ -42,6 +42,7 @@ def plainly(passages: list[Passage]) -> set[tuple[str, str, str]]:
     }
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(

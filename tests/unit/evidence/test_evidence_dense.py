@@ -219,6 +219,7 @@ def test_exact_agrees_with_brute_force(
     )
 
 
+@pytest.mark.thorough
 def test_an_unreachable_target_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +294,7 @@ except DiskFull as exc:
 """
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _FULL, str(tmp_path)]
     done = subprocess.run(

@@ -237,6 +237,7 @@ except DiskFull as exc:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["limit", "disk"])
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, kind: str) -> None:
     limit = "60000" if kind == "limit" else "0"

@@ -483,6 +483,7 @@ def test_topics_are_read_in_english_by_heading(tmp_path: Path) -> None:
     assert log.problem_count == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["topics.zip", "topics.tar"])
 def test_topics_are_known_and_read_however_large_their_file_is(
     tmp_path: Path, name: str

@@ -179,6 +179,7 @@ def oracle(
     ]
 
 
+@pytest.mark.thorough
 @given(
     words=st.lists(
         st.sampled_from([*NOUNS, *DRUGS, *TOPICS, "unheard"]),
@@ -241,6 +242,7 @@ def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) 
 RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RETRIEVERS)
 @given(
     day=st.none() | st.dates(date(1999, 1, 1), date(2021, 1, 1)),
@@ -328,6 +330,7 @@ def test_any_text_is_a_hybrid_query(hybrid: IndexRetriever, query: str) -> None:
     assert all(a.score >= b.score for a, b in itertools.pairwise(hits))
 
 
+@pytest.mark.thorough
 async def test_calls_at_once_give_what_one_gives(index: Path) -> None:
     retriever = open_index(index, encoders=named(HashingEncoder()))
     queries = [(f"{noun} {topic}",) for noun in NOUNS for topic in TOPICS]

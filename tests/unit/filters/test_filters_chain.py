@@ -263,6 +263,7 @@ def test_no_text_breaks_the_chain_and_evidence_is_json(ask: str, reply: str) -> 
     assert all(v.passed is (v.reason is None) for v in result)
 
 
+@pytest.mark.thorough
 def test_real_threads_are_mostly_clinical() -> None:
     folder = Path(__file__).resolve().parents[4] / "shared" / "realdata" / "threads"
     if not folder.is_dir():

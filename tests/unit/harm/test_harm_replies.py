@@ -59,6 +59,7 @@ def raise_unless_read(name: str, text: str) -> None:
     print(f"read: {name}: {text[:200]}")
 
 
+@pytest.mark.thorough
 def test_no_reply_to_a_graders_task_is_a_reading() -> None:
     cases = json.loads(GRADES[0])["cases"]
     for line in GRADES[1:]:

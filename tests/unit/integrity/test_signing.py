@@ -64,6 +64,7 @@ def _write(folder: Path) -> None:
     (folder / "SHA256SUMS.minisig").write_text(SIGNED)
 
 
+@pytest.mark.thorough
 @needs_minisign
 def test_minisign_verifies_ours_and_signs_with_our_key(tmp_path: Path) -> None:
     _write(tmp_path)

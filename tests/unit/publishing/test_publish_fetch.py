@@ -248,6 +248,7 @@ async def test_a_key_that_has_not_signed_is_refused_before_the_files_come(
     assert server.asked == [f"{NAME}/{SUMS}", f"{NAME}/{SUMS}.minisig"]
 
 
+@pytest.mark.thorough
 async def test_a_server_that_sends_too_much_or_nothing_is_given_up(
     server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -390,6 +390,7 @@ def test_the_digests_of_snapshots_of_one_name_are_on_the_page(tmp_path: Path) ->
     assert "sha256:" + "ab" * 32 in html
 
 
+@pytest.mark.thorough
 def test_correlations_have_an_interval_and_overlaps_their_mean(tmp_path: Path) -> None:
     table = table_of(tmp_path, models=5, n=60, missing=False)
     written = write_report(table, tmp_path / "out")

@@ -74,6 +74,7 @@ def test_who_leads_and_with_whom_it_is_tied_is_what_the_table_says(
     assert ("leads with" in said["Who leads"]) is (not tied)
 
 
+@pytest.mark.thorough
 def test_the_ranking_after_every_cutoff_goes_first_unless_it_rests_on_few_cases(
     tmp_path: Path,
 ) -> None:

@@ -360,6 +360,7 @@ def test_boards_of_other_graders_are_never_on_one_scale(
     assert [shared.boards for shared in scales] == [("board-1",), ("board-1",)]
 
 
+@pytest.mark.thorough
 def test_hard_cases_stay_as_they_were_first_chosen(tmp_path: Path) -> None:
     runs = made_graded(tmp_path, models=8, cases=60)
     assert not shared_scales([made_board(runs[:5])])[0].hard

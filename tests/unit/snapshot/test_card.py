@@ -197,6 +197,7 @@ def test_the_front_matter_holds_what_the_hub_asks_for(card: str) -> None:
     ]
 
 
+@pytest.mark.thorough
 @settings(max_examples=40)
 @given(
     named,

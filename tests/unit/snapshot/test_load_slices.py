@@ -269,6 +269,7 @@ def test_a_public_key_is_what_must_have_signed(
         load_snapshot(signed, verify=False, public_key=public)
 
 
+@pytest.mark.thorough
 def test_loading_needs_nothing_that_the_base_install_lacks(loaded: Snapshot) -> None:
     program = (
         "import sys; from medlive import load_snapshot; s = load_snapshot(sys.argv[1], verify=False)\n"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from medlive.snapshot.model import Column
 from medlive.snapshot.parquet import (
@@ -15,6 +16,7 @@ from medlive.snapshot.parquet import (
 )
 
 
+@pytest.mark.thorough
 def test_a_long_entry_in_every_row_is_not_unpacked(tmp_path: Path) -> None:
     fields = [Column(name=n, type="string") for n in ("case_id", "narrative")]
     texts = [*[""] * (ROWS_PER_GROUP - 1), "x" * 1_000_000]

@@ -122,6 +122,7 @@ def test_kappa_as_scikit_learn(rated: list[tuple[str, str]]) -> None:
             )
 
 
+@pytest.mark.thorough
 @needs_irrcac
 @few
 @given(
@@ -139,6 +140,7 @@ def test_several_raters_with_gaps_as_irrcac(ratings: list[list[str | None]]) -> 
         assert found == pytest.approx(oracle_ac1(ratings), abs=1e-9)
 
 
+@pytest.mark.thorough
 @few
 @given(
     st.lists(
@@ -196,6 +198,7 @@ columns = st.lists(st.tuples(tied, tied), min_size=3, max_size=45) | st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(columns)
 def test_correlations_and_their_p_as_scipy(points: list[tuple[float, float]]) -> None:

@@ -27,6 +27,7 @@ def scale_of(scores: Floats) -> Scale:
     return scale(names, scores, draws=200)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("asked", [1, 3])
 def test_the_error_that_is_said_comes(asked: int) -> None:
     misses, said = [], []

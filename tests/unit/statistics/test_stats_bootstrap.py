@@ -84,6 +84,7 @@ def test_a_handful_of_cases_proves_nothing() -> None:
     assert (lonely.n, lonely.difference, lonely.p_holm) == (0, None, 1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [40, 400])
 def test_p_of_a_pair_is_the_paired_t_tests_down_to_what_signs_can_show(n: int) -> None:
     rng = np.random.default_rng(n)
@@ -116,6 +117,7 @@ def test_a_place_is_what_the_pairs_say_and_not_the_order_of_means_over_other_cas
     assert found == {"a": (1, 2, 2), "b": (1, 1, 1)}
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=6),

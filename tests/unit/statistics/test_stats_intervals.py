@@ -165,6 +165,7 @@ def test_p_is_below_5_percent_exactly_where_the_interval_leaves_0_out(
                 assert (pair.p < 0.05) is not (pair.low <= 0 <= (pair.high or 0))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [100, 400])
 @pytest.mark.parametrize("shares", [(0.2, 0.1), (0.2, 0.2), (0.45, 0.3)])
 def test_a_pairs_interval_covers_the_difference(

@@ -168,6 +168,7 @@ def misspelt_drugs() -> list[str]:
     ]
 
 
+@pytest.mark.thorough
 @given(
     # Looked for when the test is run, not by all who collect it.
     st.deferred(lambda: st.sampled_from(misspelt_drugs())),

@@ -315,6 +315,7 @@ def test_white_space_behind_a_signature_takes_no_time(opening: str) -> None:
     assert not find_identifiers(opening + " \t" * 20_000 + "z", None)
 
 
+@pytest.mark.thorough
 def test_a_long_run_of_places_takes_no_time() -> None:
     """Read once: begun anew at each place, it took more than a minute."""
     assert find_identifiers("北京市朝阳区" * 10_000, "zh")
