@@ -278,7 +278,6 @@ async def test_failed_threads_are_finished_by_whichever_engine_comes_next(
     assert done["outcomes"].get("failed") is None
 
 
-@pytest.mark.thorough
 async def test_a_key_that_an_endpoint_echoes_is_stored_and_shown_nowhere(
     instance: Instance,
 ) -> None:

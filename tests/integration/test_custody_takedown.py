@@ -273,7 +273,6 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     assert await traces_in_tables(database, words) == set()
 
 
-@pytest.mark.thorough
 async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     database: Database, settings: Settings, curated: dict[str, SampleThread]
 ) -> None:

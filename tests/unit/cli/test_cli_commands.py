@@ -239,7 +239,6 @@ def without_extra(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     return done
 
 
-@pytest.mark.thorough
 @pytest.mark.matrix
 @pytest.mark.parametrize("command", OF_THE_SERVICE)
 def test_a_command_whose_extra_is_missing_says_which(

@@ -96,7 +96,6 @@ def start(run_dir: Path) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.thorough
 async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(
     tmp_path: Path,
 ) -> None:
