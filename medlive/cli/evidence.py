@@ -72,7 +72,7 @@ def build_corpora(
     """
     out, settings = building.folder, encoder_settings(read_settings())
     plan = plan_index(out, building.encoder or (), settings)
-    searches = "bm25 and vectors" if plan.sides else "bm25 only"
+    searches = "bm25 and vectors" if plan.sides else "bm25 without vectors"
     say(f"{searches} ({plan.reason})")
     notes: list[str] = []
     with progress("passages") as tick:

@@ -151,11 +151,11 @@ class IndexManifest(BaseModel, frozen=True, extra="forbid"):
         }
 
     def describe(self, retriever: str | None = None) -> str:
-        """Describe in a line what searches the index, and why if only BM25 does; `retriever` is the configured one."""
+        """Describe in a line what searches the index, and why if no vectors do; `retriever` is the configured one."""
         if not self.dense:
-            return f"bm25 only: {self.reason}"
+            return f"bm25 without vectors: {self.reason}"
         if retriever == "bm25":
-            return "bm25 only, as asked for"
+            return "bm25 without vectors, as asked for"
         sides = []
         for entry in self.dense:
             recall = entry.part.recall

@@ -345,10 +345,12 @@ def test_the_retriever_is_described_in_a_line(tmp_path: Path) -> None:
     index, corpus = tmp_path / "default", open_corpus(corpus_file(tmp_path, "a", 40))
     assert describe_retriever(index).startswith("none: there is no evidence index at")
     day = f"{build_index([corpus], index).built_at:%Y-%m-%d}"
-    words = f"index default of {day}, bm25 only: no encoder was given"
+    words = f"index default of {day}, bm25 without vectors: no encoder was given"
     assert describe_retriever(index) == words
     build_index([corpus], index, plan=index_plan(HashingEncoder()))
-    assert describe_retriever(index, "bm25").endswith("bm25 only, as asked for")
+    assert describe_retriever(index, "bm25").endswith(
+        "bm25 without vectors, as asked for"
+    )
     assert describe_retriever(index).startswith(
         f"index default of {day}, hybrid: hashing, flat, recall@32 1.000 (exact); en"
     )

@@ -68,12 +68,14 @@ def test_the_commands_say_which_retriever_runs_and_why(
 ) -> None:
     built = instance.here("evidence", "build", corpus)
     assert (
-        "bm25 only (no encoder for en: medlive evidence models --download medcpt"
+        "bm25 without vectors (no encoder for en: medlive evidence models --download medcpt"
         in " ".join(built.err.split())
     )
-    assert "200 passages, bm25 only: no encoder" in " ".join(built.out.split())
+    assert "200 passages, bm25 without vectors: no encoder" in " ".join(
+        built.out.split()
+    )
     found = instance.here("evidence", "search", "fever case7", "-k", "2")
-    assert "bm25 only: no encoder" in found.err
+    assert "bm25 without vectors: no encoder" in found.err
     assert "notes:7:-.1" in found.out
     assert "lexical 1 (" in found.out
     twice = ("rash", "fever", "rash")
