@@ -12,7 +12,7 @@ from tests.support.counting_endpoint import counting_endpoint
 from tests.support.instance import Done, Instance, write_lines, write_models
 from tests.support.threads import as_import
 
-THREADS = 4
+THREADS = 3
 PRICE = '[prices."rules"]\ninput = 2.0\noutput = 8.0\ncached = 0.5\n'
 
 
@@ -57,7 +57,7 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
         models.write_text(models.read_text(encoding="utf-8") + PRICE, encoding="utf-8")
         cut = await _do(_limited(instance, max_calls=5), "curate", "--json", status=1)
         assert (
-            "The budget of 5 calls is spent; threads cut short: 1, not begun: 3"
+            "The budget of 5 calls is spent; threads cut short: 1, not begun: 2"
             in cut.err
         )
         assert endpoint.asked == 5

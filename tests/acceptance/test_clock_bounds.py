@@ -37,7 +37,7 @@ async def take(instance: Instance, url: str = "") -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("days", [22, -22])
+@pytest.mark.parametrize("days", [22, pytest.param(-22, marks=pytest.mark.thorough)])
 async def test_a_clock_that_is_off_decides_nothing_and_is_said_once(
     new_instance: NewInstance, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:

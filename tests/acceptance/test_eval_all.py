@@ -122,7 +122,7 @@ async def test_nothing_is_sent_before_a_yes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out"
-    async with bad_endpoint([fails(500)]) as endpoint:
+    async with bad_endpoint([fails(401)]) as endpoint:
         mine = command(snapshot, endpoint.url, out)
         assert await here(*mine) == 2
         assert "--yes" in capsys.readouterr().err

@@ -45,7 +45,7 @@ from tests.support.engines import engine_at
 
 JUDGE = "judge-2026-11-01"
 CASES = 40
-FEW = 12
+FEW = 6
 CRITERIA = 5
 QUOTE = "Drink water"
 LIE = {"met": True, "quote": QUOTE, "reasoning": "The answer says so itself."}
@@ -280,15 +280,15 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
             FEW * CRITERIA,
             None,
         )
-        part = await grade("--max-calls", "30", status=1)
+        part = await grade("--max-calls", "15", status=1)
         assert (endpoint.asked, part["calls"], part["ungraded"]) == (
-            30,
-            30,
-            FEW * CRITERIA - 30,
+            15,
+            15,
+            FEW * CRITERIA - 15,
         )
-        assert "30 calls" in part["stopped"]
+        assert "15 calls" in part["stopped"]
         left = (await grade("--dry-run"))["grades"]
-        assert left["calls"] == FEW * CRITERIA - 30
+        assert left["calls"] == FEW * CRITERIA - 15
         # 1,100 tokens a call as this endpoint charges, and one beyond the limit at most.
         part = await grade("--max-tokens", "9000", "--concurrency", "4", status=1)
         assert 0 < part["calls"] <= 9

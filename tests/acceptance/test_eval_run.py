@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -13,9 +14,8 @@ import pytest
 from aiohttp import web
 
 from medlive.__main__ import run
-from medlive.demo.samples import sample_evidence_path
-from medlive.evidence.build import build_index
-from medlive.evidence.corpora.registry import open_corpus
+from medlive.config import Settings
+from medlive.instance.paths import index_path
 from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, ok, sends
 from tests.support.releases import case, release
 
@@ -172,13 +172,14 @@ async def test_a_full_disk_says_so_and_loses_nothing(
 
 async def test_an_open_book_goes_on_without_its_index(
     snapshot: Path,
+    evidence: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
     out, index = tmp_path / "run", tmp_path / "index"
-    build_index([open_corpus(sample_evidence_path(), name="demo")], index)
+    shutil.copytree(index_path(Settings(home=evidence)), index)
     # A call that is refused is made once, and leaves a failed answer.
     async with bad_endpoint(
         [sends({"error": {"message": "no"}}, 400), ok("Rest.")]

@@ -91,7 +91,7 @@ def _archived(instance: Instance) -> Counter[str]:
     return found
 
 
-async def test_a_week_is_harvested_once_and_the_next_one_asks_only_for_changes(
+async def test_a_week_is_harvested_once_and_the_next_ones_ask_only_for_changes_and_notice_them(
     forum: Forum, instance: Instance
 ) -> None:
     first = await _harvest(instance)
@@ -113,11 +113,6 @@ async def test_a_week_is_harvested_once_and_the_next_one_asks_only_for_changes(
     assert asked == same == forum.not_modified > 0
     assert all(revisions == 1 for revisions, _ in _threads(instance).values())
 
-
-async def test_edits_late_replies_and_deletions_are_noticed(
-    forum: Forum, instance: Instance
-) -> None:
-    await _harvest(instance)
     _a_week_passes(instance)
     old = forum.threads
     edited, replied, gone = old["5011"], old["5012"], old["5013"]
@@ -207,31 +202,33 @@ async def test_pages_of_another_layout_quarantine_the_source_with_their_bytes_ke
     )
 
 
-async def test_a_limit_leaves_the_week_open(forum: Forum, instance: Instance) -> None:
+async def test_a_week_that_is_broken_off_is_open_and_the_next_start_goes_on(
+    forum: Forum, instance: Instance
+) -> None:
+    (instance.home / "archive").write_text("no folder")
+    done = await _do(instance, "harvest", "sdn", status=3)
+    assert "cannot write pages" in done.err
+    assert instance.one("SELECT outcome FROM harvest_runs") == "failed"
+    (instance.home / "archive").unlink()
+    forum.asked.clear()
+
     told = await _harvest(instance, "--limit", "3")
     assert told["limited"]
     assert len(_threads(instance)) == 3
     assert instance.one("SELECT outcome FROM harvest_runs") == "partial"
-    await _harvest(instance)
-    assert len(_threads(instance)) == THREADS
-    assert instance.one("SELECT outcome FROM harvest_runs") == "done"
-    assert (
-        max(Counter(path for path in forum.asked if "/threads/" in path).values()) == 1
-    )
 
-
-async def test_a_list_that_cannot_be_had_fails_the_week_and_is_read_by_the_next_start(
-    forum: Forum, instance: Instance
-) -> None:
     forum.statuses[f"/forums/{BOARD}/page-2"] = 404
     told = await _harvest(instance, status=1)
     assert "404" in told["failed"]
-    assert 0 < len(_threads(instance)) < THREADS
+    assert 3 < len(_threads(instance)) < THREADS
     forum.statuses.clear()
-    forum.asked.clear()
+    once, forum.asked = Counter(forum.asked), []
     await _harvest(instance)
     assert len(_threads(instance)) == THREADS
+    assert instance.one("SELECT outcome FROM harvest_runs") == "done"
     assert f"/forums/{BOARD}/" not in forum.asked, "the list goes on where it stood"
+    once.update(forum.asked)
+    assert max(times for path, times in once.items() if "/threads/" in path) == 1
 
 
 async def test_a_list_whose_page_is_no_more_is_read_from_its_beginning(
@@ -338,18 +335,6 @@ async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
         )
     )
     assert not named - _archived(instance)
-
-
-async def test_pages_that_cannot_be_written_end_the_harvest_and_the_next_one_goes_on(
-    forum: Forum, instance: Instance
-) -> None:
-    (instance.home / "archive").write_text("no folder")
-    done = await _do(instance, "harvest", "sdn", status=3)
-    assert "cannot write pages" in done.err
-    assert instance.one("SELECT outcome FROM harvest_runs") == "failed"
-    (instance.home / "archive").unlink()
-    await _harvest(instance)
-    assert len(_threads(instance)) == THREADS
 
 
 async def test_a_source_that_breaks_down_hides_nothing_of_the_others(

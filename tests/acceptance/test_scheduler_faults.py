@@ -16,7 +16,7 @@ from medlive.demo.samples import SampleThread
 from medlive.instance.loading import read_settings
 from medlive.service.schedule.scheduler import run_scheduler, run_step
 from medlive.service.schedule.steps import read_states
-from tests.support.bad_endpoint import bad_endpoint, hangs, ok
+from tests.support.bad_endpoint import bad_endpoint, hangs
 from tests.support.instance import Instance, write_lines, write_models
 from tests.support.threads import as_import
 from tests.support.waiting import until
@@ -185,25 +185,3 @@ async def test_retention_and_harvest_wait_for_each_other_and_neither_fails(
     await run_step(database, settings, "retention", week)
     assert instance.rows(RUNS, ["scheduler retention"]) == [("partial",), ("done",)]
     await database.aclose()
-
-
-async def test_a_queueing_most_of_whose_threads_fail_is_failed_and_done_again(
-    new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
-) -> None:
-    instance = new_instance(
-        MEDLIVE_CONFIG=str(write_models(tmp_path / "config", "http://127.0.0.1:9/v1"))
-    )
-    lines = [as_import(t) for t in samples if t.expect.outcome == "kept"][:3]
-    await asyncio.to_thread(
-        instance.here, "import", write_lines(tmp_path / "threads.jsonl", lines)
-    )
-    tuesday = datetime(2026, 11, 17, 4, tzinfo=UTC)
-    async with bad_endpoint([ok("rubbish")]) as endpoint:
-        write_models(tmp_path / "config", endpoint.url)
-        settings, never = settings_of(instance), asyncio.Event()
-        done = await run_scheduler(
-            settings, never, lambda _: None, once=True, clock=lambda: tuesday
-        )
-    (queue,) = [s for s in done if s["command"] == "scheduler queue"]
-    problem = "3 of 3 threads failed, most with invalid_reply"
-    assert (queue["state"], queue["detail"]) == ("failed", problem)

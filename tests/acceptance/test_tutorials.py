@@ -34,7 +34,6 @@ _SETS = (
     ("corpus",),
     ("protocol",),
 )
-_LONG = {"first-release", "corpus", "protocol"}
 _MARK = "tutorial-step"
 _LIMIT_S = 300
 
@@ -192,13 +191,7 @@ def test_every_tutorial_is_run() -> None:
     assert set(tutorials()) == {name for names in _SETS for name in names}
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(names, marks=[pytest.mark.thorough] if _LONG & set(names) else [])
-        for names in _SETS
-    ],
-    ids="-".join,
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("names", _SETS, ids="-".join)
 def test_a_tutorial_runs_line_by_line(names: list[str], run: Run) -> None:
     run(list(names))

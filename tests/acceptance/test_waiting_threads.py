@@ -18,19 +18,23 @@ QUEUED = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'"
 THREADS = 3
 
 
-@pytest.fixture
-def instance(new_instance: NewInstance) -> Instance:
-    """An instance with a few threads in its queue."""
-    instance = new_instance()
+def queued(instance: Instance, count: int) -> Instance:
+    """The instance, with that many threads in its queue."""
     kept = [
         thread for thread in load_sample_threads() if thread.expect.outcome == "kept"
     ]
     instance.here(
         "import",
-        write_lines(instance.home / "threads.jsonl", map(as_import, kept[:THREADS])),
+        write_lines(instance.home / "threads.jsonl", map(as_import, kept[:count])),
     )
     instance.here("filter")
     return instance
+
+
+@pytest.fixture
+def instance(new_instance: NewInstance) -> Instance:
+    """An instance with a few threads in its queue."""
+    return queued(new_instance(), THREADS)
 
 
 def waits_of(instance: Instance) -> dict[str | None, int]:
@@ -68,11 +72,12 @@ def test_an_empty_queue_is_checked_without_a_word(new_instance: NewInstance) -> 
     assert instance.here("jobs", "check").out == ""
 
 
-def test_an_overruled_thread_without_a_job_is_found_too(instance: Instance) -> None:
+def test_an_overruled_thread_without_a_job_is_found_too(
+    new_instance: NewInstance,
+) -> None:
+    instance = queued(new_instance(), 1)
     instance.here("curate")
-    thread, revision = instance.rows(
-        "SELECT thread_id, id FROM thread_revisions ORDER BY id LIMIT 1"
-    )[0]
+    ((thread, revision),) = instance.rows("SELECT thread_id, id FROM thread_revisions")
     # Decided before it was overruled; the job of that is gone.
     instance.change(
         "INSERT INTO overrules (revision_id, curation_id, overruled, reason) VALUES"

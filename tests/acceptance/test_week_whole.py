@@ -168,8 +168,9 @@ async def test_a_week_whose_threads_fail_alike_is_not_whole_and_an_empty_one_is_
     await import_kept(instance, samples, 0, 3)
     async with bad_endpoint([ok("rubbish")]) as endpoint:
         write_models(tmp_path / "config", endpoint.url)
-        await asyncio.to_thread(instance.here, "curate", status=None)
         done = await take(instance, SUNDAY)
+        problem = "3 of 3 threads failed, most with invalid_reply"
+        assert done["queue"] == ("failed", problem)
         assert "0 of 3, because 3 failed (invalid_reply 3)" in done["freeze"][1]
         late = await take(instance, SUNDAY + timedelta(hours=24))
     assert late["freeze"][0] == "failed"

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from medlive.db.session import Database
 from medlive.demo.samples import load_sample_threads
 from medlive.instance.loading import read_settings
 from medlive.service.schedule.scheduler import run_scheduler
+from medlive.service.work.worker import run_worker
 from tests.support.instance import Instance, write_lines
 from tests.support.serving import serving
 from tests.support.threads import as_import
@@ -43,7 +45,9 @@ def _is_ready(port: int) -> bool:
 
 
 def _wait(instance: Instance, query: str, wanted: object) -> None:
-    wait_until(lambda: instance.one(query) == wanted)
+    address = str(instance.url).replace("+psycopg", "")
+    with psycopg.connect(address, autocommit=True) as connection:
+        wait_until(lambda: connection.execute(query.encode()).fetchone() == (wanted,))
 
 
 def _import(instance: Instance, count: int) -> None:
@@ -68,25 +72,31 @@ async def _take(
     ]
 
 
-def test_workers_take_what_the_scheduler_queues_and_end_when_told(
+async def test_workers_take_what_the_scheduler_queues_and_end_when_told(
     new_instance: NewInstance,
 ) -> None:
+    """One worker is a process, the other one is in this."""
     instance = new_instance()
-    workers = [instance.start("worker", "--json") for _ in range(2)]
-    _wait(instance, "SELECT count(*) FROM pipeline_runs WHERE command = 'worker'", 2)
-    _import(instance, 6)
-    asyncio.run(_take(_settings(instance), MONDAY + timedelta(days=1, hours=3)))
-    _wait(instance, "SELECT count(*) FROM curations", 6)
-    _wait(
-        instance,
-        "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')",
-        0,
+    settings, stop = _settings(instance), asyncio.Event()
+    process = instance.start("worker", "--json")
+    worker = asyncio.create_task(run_worker(settings, stop, [Queue.CURATE]))
+
+    async def reaches(query: str, wanted: int) -> None:
+        await asyncio.to_thread(_wait, instance, query, wanted)
+
+    await reaches("SELECT count(*) FROM pipeline_runs WHERE command = 'worker'", 2)
+    await asyncio.to_thread(_import, instance, 4)
+    await _take(settings, MONDAY + timedelta(days=1, hours=3))
+    await reaches("SELECT count(*) FROM curations", 4)
+    await reaches(
+        "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')", 0
     )
-    for process, number in zip(workers, (signal.SIGTERM, signal.SIGINT), strict=True):
-        os.kill(process.pid, number)
-    done = [instance.finish(process) for process in workers]
-    assert [d.status for d in done] == [0, 0]
-    assert sum(sum(d.json["outcomes"].values()) for d in done) == 6
+    os.kill(process.pid, signal.SIGTERM)
+    done = await asyncio.to_thread(instance.finish, process)
+    stop.set()
+    assert done.status == 0
+    outcomes = Counter(done.json["outcomes"]) + (await worker).outcomes
+    assert outcomes.total() == 4
     assert instance.rows(
         "SELECT DISTINCT outcome FROM pipeline_runs WHERE command = 'worker'"
     ) == [("done",)]
@@ -164,7 +174,7 @@ def test_a_worker_takes_over_from_one_that_was_killed(
         )
     worker = instance.start("worker")
     _wait(instance, "SELECT count(*) FROM curations", 3)
-    os.kill(worker.pid, signal.SIGTERM)
+    os.kill(worker.pid, signal.SIGINT)
     assert instance.finish(worker).status == 0
 
 

@@ -96,35 +96,53 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(root / "out", table)
 
 
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A browser's page, and the requests, dialogs, errors and messages since it was opened."""
+
+    page: Any
+    wrong: list[str]
+
+
+def made_reader(browser: Any, *, scripts: bool) -> Reader:
+    page = browser.new_context(java_script_enabled=scripts).new_page()
+    wrong: list[str] = []
+
+    def dismissed(dialog: Any) -> None:
+        wrong.append(dialog.message)
+        dialog.dismiss()
+
+    page.on(
+        "request",
+        lambda r: None if r.url.startswith(("file:", "blob:")) else wrong.append(r.url),
+    )
+    page.on("console", lambda m: wrong.append(m.text))
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.on("dialog", dismissed)
+    return Reader(page, wrong)
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Any) -> Reader:
+    """One page for all tests: a new one costs more than what most of them look at."""
+    return made_reader(browser, scripts=True)
+
+
 @pytest.fixture
-def opened(browser: Any, site: Site) -> Callable[..., Any]:
-    """`with opened(page, …) as page`: if `quiet`, fails on any request, dialog, error or message."""
+def opened(browser: Any, reader: Reader, site: Site) -> Callable[..., Any]:
+    """`with opened(page, …) as page` fails on any request, dialog, error or message."""
 
     @contextmanager
-    def _open(name: str, scripts: bool = True, quiet: bool = True) -> Iterator[Any]:
-        context = browser.new_context(
-            viewport={"width": 1280, "height": 800}, java_script_enabled=scripts
-        )
-        wrong: list[str] = []
-        page = context.new_page()
-
-        def dismissed(dialog: Any) -> None:
-            wrong.append(dialog.message)
-            dialog.dismiss()
-
-        page.on(
-            "request",
-            lambda r: (
-                None if r.url.startswith(("file:", "blob:")) else wrong.append(r.url)
-            ),
-        )
-        page.on("console", lambda m: wrong.append(m.text))
-        page.on("pageerror", lambda e: wrong.append(str(e)))
-        page.on("dialog", dismissed)
-        page.goto(site.url(name))
-        yield page
-        assert wrong == [] or not quiet
-        context.close()
+    def _open(name: str, scripts: bool = True) -> Iterator[Any]:
+        own = reader if scripts else made_reader(browser, scripts=False)
+        own.page.set_viewport_size({"width": 1280, "height": 800})
+        own.page.emulate_media(media="null", color_scheme="null")
+        own.wrong.clear()
+        own.page.goto(site.url(name))
+        yield own.page
+        assert own.wrong == []
+        if not scripts:
+            own.page.context.close()
 
     return _open
 
@@ -258,7 +276,7 @@ def test_what_a_forum_or_a_model_wrote_is_shown_and_runs_nowhere(
 
 @pytest.mark.parametrize("page_name", ["cases.html", "index.html"])
 def test_the_pages_own_policy_stops_markup_that_would_slip_through(
-    browser: Any, site: Site, tmp_path: Path, page_name: str
+    reader: Reader, site: Site, tmp_path: Path, page_name: str
 ) -> None:
     slipped = (
         '<script>window.pwned = 1</script><script src="evil.js"></script>'
@@ -270,17 +288,20 @@ def test_the_pages_own_policy_stops_markup_that_would_slip_through(
         html.replace("</h1>", f"</h1>{slipped}", 1), "utf-8"
     )
     (tmp_path / "evil.js").write_text("window.pwned = 5")
-    context = browser.new_context()
-    page = context.new_page()
+    page = reader.page
     requests: list[str] = []
-    page.on("requestfinished", lambda r: requests.append(r.url))
+
+    def finished(request: Any) -> None:
+        requests.append(request.url)
+
+    page.on("requestfinished", finished)
     page.goto((tmp_path / page_name).as_uri())
     page.click("#p")
     page.click("#a")
     assert page.evaluate("window.pwned ?? null") is None
     assert page.locator("h1").is_visible()
     assert requests == [(tmp_path / page_name).as_uri()]
-    context.close()
+    page.remove_listener("requestfinished", finished)
 
 
 @pytest.mark.thorough

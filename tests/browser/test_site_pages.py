@@ -15,12 +15,11 @@ from tests.support.site import made_board, made_graded, static_server
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="axe-core is not installed"
 )
-PAGES = (
+MAIN = ("leaderboard.html", "cases/case-0001.html")
+FURTHER = (
     "index.html",
-    "leaderboard.html",
     "scale.html",
     "lists/cases-2.html",
-    "cases/case-0001.html",
     "models/board-1-m1.html",
     "method.html",
     "weeks.html",
@@ -42,30 +41,39 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1920, "dark")])
+@pytest.fixture(scope="module")
+def page(browser: Any) -> Any:
+    """One page for all tests: a new one costs more than what most of them look at."""
+    return browser.new_page()
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "pages"),
+    [
+        (390, "light", MAIN),
+        pytest.param(390, "light", FURTHER, marks=pytest.mark.thorough),
+        pytest.param(1920, "dark", MAIN + FURTHER, marks=pytest.mark.thorough),
+    ],
+)
 def test_pages_fit_and_axe_finds_nothing(
-    url: str, browser: Any, width: int, scheme: str
+    url: str, page: Any, width: int, scheme: str, pages: tuple[str, ...]
 ) -> None:
-    page = browser.new_page(
-        viewport={"width": width, "height": 900}, color_scheme=scheme
-    )
-    for name in PAGES:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    for name in pages:
         page.goto(f"{url}/{name}")
         if name == "leaderboard.html":
             page.wait_for_selector("#ranking[aria-busy=false]")
         wider = "document.documentElement.scrollWidth - innerWidth"
         assert page.evaluate(wider) <= 0, name
-        found = axe.Axe().run(page).response["violations"]
+        options = {"resultTypes": ["violations"]}
+        found = axe.Axe().run(page, options=options).response["violations"]
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], name
-    page.close()
 
 
 def test_cases_are_searched_and_the_address_keeps_the_words(
-    url: str, browser: Any
+    url: str, page: Any
 ) -> None:
-    page = browser.new_page()
-
     def wait_for(status: str) -> list[str]:
         page.wait_for_function(
             "status => document.querySelector('#status').textContent === status",
@@ -92,7 +100,6 @@ def test_cases_are_searched_and_the_address_keeps_the_words(
     page.get_by_role("link", name="case-0003").click()
     page.wait_for_url("**/cases/case-0003.html")
     assert "Why does the ankle swell?" in page.locator("main").inner_text()
-    page.close()
 
 
 @pytest.mark.thorough

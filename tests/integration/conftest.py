@@ -1,6 +1,6 @@
 """A database of a test's own, and who may do what in it."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -13,8 +13,15 @@ from medlive.db.schema.rights import WEB, WORKER
 from medlive.db.session import Database
 from medlive.web.accounts import passwords
 from tests.support.browser import running_chromium
-from tests.support.reviewing import held, rejected, settings  # noqa: F401 - fixtures
-from tests.support.server import own_database, plain
+from tests.support.prepared import Fill, Prepared, prepare
+from tests.support.reviewing import (
+    held,  # noqa: F401 - a fixture
+    hold,
+    reject,
+    rejected,  # noqa: F401 - a fixture
+    settings,  # noqa: F401 - a fixture
+)
+from tests.support.server import PRISTINE, own_database, plain
 
 _NUMBERS = count(1)
 HASHER = passwords._HASHER
@@ -49,9 +56,26 @@ async def browser(chromium_address: str) -> AsyncIterator[Any]:
 
 
 @pytest.fixture
-def database_url(server: str) -> Iterator[str]:
+def states() -> Mapping[str, Fill]:
+    """The fixture that a test asks for → what is in its database then; a module may name others."""
+    return {"held": hold, "rejected": reject}
+
+
+@pytest.fixture
+def prepared(
+    request: pytest.FixtureRequest, server: str, states: Mapping[str, Fill]
+) -> Prepared:
+    """What this test's database is a copy of."""
+    for name, fill in states.items():
+        if name in request.fixturenames:
+            return prepare(server, fill)
+    return Prepared(PRISTINE, None)
+
+
+@pytest.fixture
+def database_url(server: str, prepared: Prepared) -> Iterator[str]:
     """The URL of a database of this test's own."""
-    with own_database(server) as url:
+    with own_database(server, prepared.database) as url:
         yield url
 
 

@@ -142,49 +142,44 @@ UNANCHORED = (
 ANEW = "INSERT INTO audit_log (at, action, subject, details) SELECT now(), 'edit', 'case:' || n, '{}' FROM"
 
 
-@pytest.mark.parametrize(
-    ("tampering", "named"),
-    [
-        (
-            (CUT,),
-            [
-                "entry 3 to 4 was removed at the end: medlive-2026.W45/manifest.json",
-                "W45 in the database",
-            ],
-        ),
-        (
-            (CUT, UNANCHORED),
-            ["entry 3 to 4 was removed at the end: medlive-2026.W45/manifest.json"],
-        ),
-        # Cut, and filled up to the same number.
-        (
-            (CUT, f"{ANEW} generate_series(3, 7) AS n"),
-            ["entry 4 or one before was replaced: medlive-2026.W45"],
-        ),
-        # Written anew as a whole: the chain itself is sound.
-        (
-            ("DELETE FROM audit_log", f"{ANEW} generate_series(1, 6) AS n"),
-            ["entry 4 or one before was replaced"],
-        ),
-    ],
+TAMPERING = (
+    (
+        CUT,
+        "entry 3 to 4 was removed at the end: medlive-2026.W45/manifest.json",
+        "W45 in the database",
+    ),
+    (UNANCHORED, "entry 3 to 4 was removed at the end: medlive-2026.W45/manifest.json"),
+    # Filled up to the same number.
+    (
+        f"{ANEW} generate_series(3, 7) AS n",
+        "entry 4 or one before was replaced: medlive-2026.W45",
+    ),
+    # Written anew as a whole: the chain itself is sound.
+    (
+        f"DELETE FROM audit_log; {ANEW} generate_series(1, 6) AS n",
+        "entry 4 or one before was replaced",
+    ),
 )
+"""One after another → what is named then."""
+
+
 async def test_entries_that_were_cut_off_are_missed_by_the_snapshot_s_manifest(
-    database_url: str, anchored: Instance, tampering: tuple[str, ...], named: list[str]
+    database_url: str, anchored: Instance
 ) -> None:
     def work() -> None:
         shown = anchored.here("audit", "verify", "--json").json
         assert (shown["entries"], shown["anchors"], shown["faults"]) == (6, 2, [])
+        snapshots, mirror = anchored.home / "snapshots", anchored.home / "mirror"
         with psycopg.connect(plain(database_url), autocommit=True) as owner:
             for trigger in ("audit_log_immutable", "audit_log_not_truncated"):
                 owner.execute(f"ALTER TABLE audit_log DISABLE TRIGGER {trigger}")
             owner.execute("ALTER TABLE snapshots DISABLE TRIGGER ALL")
-            for statement in tampering:
-                owner.execute(statement)
-        lost = anchored.here("audit", "verify", status=1)
-        assert all(words in lost.err for words in named), lost.err
+            for statements, *named in TAMPERING:
+                owner.execute(statements)
+                lost = anchored.here("audit", "verify", status=1)
+                assert all(words in lost.err for words in named), lost.err
         # A copy elsewhere says so too.
-        mirror = anchored.home / "mirror"
-        (anchored.home / "snapshots").rename(mirror)
+        snapshots.rename(mirror)
         lost = anchored.here("audit", "verify", "--snapshots", mirror, status=1)
         assert named[0] in lost.err, lost.err
 

@@ -45,6 +45,7 @@ from medlive.sources.archive import pages
 from medlive.sources.registry import build_site
 from tests.support.custody import (
     harvest,
+    rows_of_tables,
     samples,
     settings_of,
     traces_in_files,
@@ -134,23 +135,6 @@ async def own_words(database: Database, thread: SampleThread) -> list[str]:
     return [word for word in words if word not in evidence]
 
 
-async def everything(database: Database) -> dict[str, list[str]]:
-    """Every row of every table, as text."""
-    tables = await rows(
-        database,
-        "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1",
-    )
-    return {
-        name: sorted(
-            row
-            for (row,) in await rows(
-                database, f'SELECT CAST(t AS text) FROM "{name}" AS t'
-            )
-        )
-        for (name,) in tables
-    }
-
-
 async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     database: Database,
     settings: Settings,
@@ -198,11 +182,11 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
         "sources",
     }
 
-    before = await everything(database)
+    before = sorted(await rows_of_tables(database))
     planned = await take_down(
         database, settings, "sdn", ERASED, "the author asked", dry_run=True
     )
-    assert await everything(database) == before
+    assert sorted(await rows_of_tables(database)) == before
     done = await take_down(database, settings, "sdn", ERASED, "the author asked")
     assert (done.counts, done.frozen, done.damaged) == (planned.counts, [], [])
     assert (

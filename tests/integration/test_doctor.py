@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +53,7 @@ class SetUp:
     """The settings of an installation that is about to be broken."""
 
     home: Path
+    environment: Callable[[str, str], None]
     values: dict[str, Any] = field(default_factory=dict)
     endpoint: BadEndpoint | None = None
 
@@ -70,7 +71,7 @@ class SetUp:
 
 @pytest.fixture
 async def set_up(
-    database_url: str, indexed: Path, tmp_path: Path
+    database_url: str, indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[SetUp]:
     home = Path(shutil.copytree(indexed, tmp_path / "home"))
     os.chmod(home, 0o700)
@@ -84,7 +85,7 @@ async def set_up(
         sdn = {"base_url": forum.url, "boards": [BOARD], "min_interval_s": 0}
         others = {name: {"enabled": False} for name in SITES if name != "sdn"}
         with serve_webhook() as (address, _):
-            made = SetUp(home, endpoint=endpoint)
+            made = SetUp(home, monkeypatch.setenv, endpoint=endpoint)
             made.change(
                 database_url=database_url,
                 roles=dict.fromkeys(ROLES, role),
@@ -114,6 +115,7 @@ async def test_each_literature_service_is_tried_and_none_needs_an_index(
 ) -> None:
     monkeypatch.setattr(service, "BACKOFF_S", 0.0)
     monkeypatch.setattr(service, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(doctor, "find_differences", lambda url: [])
     await no_index(set_up)
     fever = Article("1", "Fever", "The treatment of fever is rest.")
     async with serve_literature(
@@ -133,10 +135,10 @@ async def test_each_literature_service_is_tried_and_none_needs_an_index(
             } == {health}
 
 
-def role(set_up: SetUp, **changes: Any) -> None:
-    """Change the grader's role."""
+def role(set_up: SetUp, name: str, **changes: Any) -> None:
+    """Change a role."""
     roles = set_up.values["roles"]
-    set_up.change(roles={**roles, "grader": {**roles["grader"], **changes}})
+    set_up.change(roles={**roles, name: {**roles[name], **changes}})
 
 
 async def home_below_a_file(set_up: SetUp) -> None:
@@ -150,19 +152,20 @@ async def no_database(set_up: SetUp) -> None:
 
 
 async def another_model(set_up: SetUp) -> None:
-    role(set_up, model="model-as-configured")
+    role(set_up, "grader", model="model-as-configured")
 
 
 async def key_is_not_set(set_up: SetUp) -> None:
-    role(set_up, api_key_env="MEDLIVE_TEST_NO_SUCH_KEY")
+    role(set_up, "reader", api_key_env="MEDLIVE_TEST_NO_SUCH_KEY")
 
 
 async def endpoint_refuses(set_up: SetUp) -> None:
-    set_up.endpoint.script = [fails(401, "bad key")]
+    set_up.endpoint.script.insert(0, fails(401, "bad key"))
 
 
 async def endpoint_talks(set_up: SetUp) -> None:
-    set_up.endpoint.script = [sends(completion("Certainly! I am ready."))]
+    talk = sends(completion("Certainly! I am ready."))
+    set_up.endpoint.script.insert(0, talk)
 
 
 async def no_index(set_up: SetUp) -> None:
@@ -195,38 +198,43 @@ async def signing_key_for_everybody(set_up: SetUp) -> None:
     place = set_up.home / "key"
     place.write_text("untrusted comment: x\n")
     place.chmod(0o644)
+    set_up.environment("MEDLIVE_SIGNING_KEY_FILE", str(place))
 
 
-BROKEN = {
-    home_below_a_file: "home",
-    no_database: "database",
-    another_model: "role grader",
-    key_is_not_set: "role grader",
-    endpoint_refuses: "role screener",
-    endpoint_talks: "role screener",
-    no_index: "evidence",
-    damaged_index: "evidence",
-    nobody_takes_messages: "messages",
-    backup_folder_is_a_file: "backup",
-    no_contact_for_sites: "site sdn",
-    signing_key_for_everybody: "signing key",
-}
+BROKEN = (
+    {home_below_a_file: "home", no_database: "database"},
+    {no_index: "evidence", no_database: "database"},
+    {
+        no_database: "database",
+        another_model: "role grader",
+        key_is_not_set: "role reader",
+        endpoint_talks: "role validator",
+        endpoint_refuses: "role screener",
+        damaged_index: "evidence",
+        nobody_takes_messages: "messages",
+        backup_folder_is_a_file: "backup",
+        no_contact_for_sites: "site sdn",
+        signing_key_for_everybody: "signing key",
+    },
+)
+"""What is broken at once, one after another → what is bad then; the endpoint is asked by the first roles first."""
 
 
-@pytest.mark.parametrize("breaks", BROKEN, ids=lambda breaks: breaks.__name__)
+@pytest.mark.parametrize("broken", BROKEN, ids=len)
 async def test_each_broken_set_up_is_named_with_the_next_step(
-    set_up: SetUp, breaks: Any, monkeypatch: pytest.MonkeyPatch
+    set_up: SetUp, broken: Mapping[Any, str]
 ) -> None:
-    await breaks(set_up)
-    if breaks is signing_key_for_everybody:
-        monkeypatch.setenv("MEDLIVE_SIGNING_KEY_FILE", str(set_up.home / "key"))
-    finding = (await set_up.examined())[BROKEN[breaks]]
-    assert finding.health == "bad"
-    assert finding.text
-    assert finding.next_step
+    for breaks in broken:
+        await breaks(set_up)
+    findings = await set_up.examined()
+    for subject in broken.values():
+        assert findings[subject].health == "bad", subject
+        assert findings[subject].text
+        assert findings[subject].next_step
 
 
 async def test_what_spoils_no_week_is_a_warning(set_up: SetUp) -> None:
+    await no_database(set_up)
     silent = {**READY, "usage": None}
     set_up.endpoint.script = [sends(silent)]
     set_up.change(notify={}, backup={})
@@ -245,6 +253,7 @@ async def test_a_language_that_no_encoder_reads_is_named(
     side = SimpleNamespace(weights={"en": 1.0})
     read = SimpleNamespace(search=index.search, dense=[side])
     monkeypatch.setattr(doctor, "open_retriever", lambda settings: read)
+    await no_database(set_up)
     finding = (await set_up.examined())["evidence"]
     assert finding.health == "warning"
     assert "in zh: no encoder reads it" in finding.text
@@ -258,5 +267,6 @@ async def test_mail_is_delivered_to_the_one_who_reads_it(set_up: SetUp) -> None:
             "smtp_port": port,
         }
         set_up.change(notify=mail)
+        await no_database(set_up)
         assert (await set_up.examined())["messages"].health == "good"
     assert "test message" in received[0]["Subject"]

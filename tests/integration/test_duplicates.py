@@ -165,12 +165,19 @@ def answers(url: str, judging: FilterChain | None = None) -> dict[str, str | Non
     return {thread_id: of for thread_id, _, of in found}
 
 
-@pytest.mark.parametrize("batch", [1, 7, 200])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        7,
+        pytest.param(1, marks=pytest.mark.thorough),
+        pytest.param(200, marks=pytest.mark.thorough),
+    ],
+)
 async def test_decisions_are_those_of_brute_force(
     database: Database, database_url: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filtering, "BATCH", batch)
-    threads = mixture({1: 40, 7: 120, 200: 240}[batch])
+    threads = mixture({1: 24, 7: 60, 200: 80}[batch])
     expected = by_brute_force(threads)
     assert (
         len(threads) * 0.2
@@ -273,7 +280,7 @@ async def test_an_edited_thread_counts_with_its_latest_accepted_text(
 async def test_a_chain_knows_what_it_accepted_itself(
     database: Database, database_url: str
 ) -> None:
-    threads = mixture(60)
+    threads = mixture(30)
     await saved(database, threads)
     await judged(database)
     [(before,)] = rows(database_url, "SELECT count(*) FROM bands")
@@ -368,9 +375,9 @@ async def test_what_was_accepted_before_gets_its_bands(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filtering, "BATCH", 10)
-    threads = mixture(90)
+    threads = mixture(45)
     expected = by_brute_force(threads)
-    await saved(database, threads[:60])
+    await saved(database, threads[:30])
     await judged(database)
     held = rows(database_url, "SELECT key, thread_id FROM bands ORDER BY 1, 2")
     assert held
@@ -385,8 +392,8 @@ async def test_what_was_accepted_before_gets_its_bands(
     assert rows(database_url, "SELECT key, thread_id FROM bands ORDER BY 1, 2") == held
     assert rows(database_url, "SELECT scheme FROM band_schemes") == [(scheme(),)]
     rows(database_url, "UPDATE band_schemes SET finished_at = NULL")
-    rows(database_url, "DELETE FROM bands WHERE thread_id > 30")
-    await saved(database, threads[60:])
+    rows(database_url, "DELETE FROM bands WHERE thread_id > 15")
+    await saved(database, threads[30:])
     await judged(database)
     assert answers(database_url) == expected
 
@@ -470,7 +477,7 @@ async def test_a_band_of_thousands_costs_no_more_and_hides_nothing(
         *sketch(written(exact)).bands[1:],
     ]
     read, pages = [], []
-    for count in (300, 1_200):
+    for count in (300, 900):
         _many(database_url, count, shared)
         async with database.begin() as session:
             found = await bands.find_candidates(session, chain().digest, [asked.bands])
@@ -516,7 +523,7 @@ async def test_a_look_up_in_a_great_table_reads_only_what_meets(
     await judged(database)
     rows(
         database_url,
-        "INSERT INTO bands (key, thread_id) SELECT (random() * 9e18)::bigint, 1 FROM generate_series(1, 30000)",
+        "INSERT INTO bands (key, thread_id) SELECT (random() * 9e18)::bigint, 1 FROM generate_series(1, 10000)",
     )
     rows(database_url, "ANALYZE")
     keys = sketch(written(question(random.Random(6)))).bands

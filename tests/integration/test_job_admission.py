@@ -35,10 +35,12 @@ Planted = tuple[str, str, dict[str, object]]
 def _planted() -> list[Planted]:
     """(task, queue, arguments) of jobs that medlive never queues."""
     jobs: list[Planted] = []
-    for queue in Queue:
-        for step, own in STEPS.items():
-            if queue is not own:
-                jobs.append((STEP, queue, {"step": step, "week": WEEK}))
+    queues = [*Queue]
+    for number, (step, own) in enumerate(STEPS.items()):
+        others = [queue for queue in queues if queue is not own]
+        queue = others[number % len(others)]
+        jobs.append((STEP, queue, {"step": step, "week": WEEK}))
+    for queue in queues:
         if queue is not Queue.CURATE:
             jobs.append((CURATE, queue, {"revision": 1}))
             jobs.append((PROVE, queue, {"case_id": "ml-1", "revision": 1}))
@@ -79,7 +81,7 @@ async def test_a_job_that_medlive_never_queues_is_refused(
         STEP: step_work(database, settings),
     }
     jobs = _planted()
-    assert len(jobs) == 85
+    assert len(jobs) == 53
     insert = text(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
         " VALUES (:queue, :task, CAST(:args AS jsonb))"
@@ -125,15 +127,13 @@ async def test_nothing_is_announced_before_it_is_published(
             await work(step, WEEK)
 
 
-@pytest.mark.parametrize(("step", "queue"), STEPS.items())
-async def test_a_step_in_its_own_queue_is_taken(
-    database: Database, step: str, queue: Queue
-) -> None:
+async def test_a_step_in_its_own_queue_is_taken(database: Database) -> None:
     done: list[str] = []
 
     async def work(step: str, week: str) -> None:
         done.append(f"{step} {week}")
 
     async with open_app(database).open_async() as app:
-        await run_step_job(app, database, {STEP: work}, queue, step, WEEK)
-    assert done == [f"{step} {WEEK}"]
+        for step, queue in STEPS.items():
+            await run_step_job(app, database, {STEP: work}, queue, step, WEEK)
+    assert done == [f"{step} {WEEK}" for step in STEPS]

@@ -267,6 +267,7 @@ async def test_checks_that_cannot_be_run_are_logged_with_their_cause(
     assert "no right to SELECT on jobs" in caplog.text
 
 
+@pytest.mark.thorough
 async def test_acknowledging_a_problem_does_not_hide_that_another_has_ended(
     database: Database, tmp_path: Path, webhook: tuple[str, Posts]
 ) -> None:

@@ -39,6 +39,7 @@ from medlive.service.wiring import Pipeline
 from medlive.web.site import Site
 from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance
+from tests.support.prepared import Fill, Prepared
 from tests.support.reviewing import HARMFUL, pipeline
 from tests.support.scripted import THREAD, judged, second_look
 from tests.support.web import Browser, add_account, served, session_of
@@ -79,9 +80,8 @@ def library(
     )
 
 
-@pytest.fixture
-async def parked(database: Database) -> int:
-    """The revision of a thread that is parked."""
+async def park(database: Database) -> int:
+    """Make a thread that is parked; its revision."""
     async with database.begin() as session:
         saved = await threads.save_threads(
             session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
@@ -91,6 +91,18 @@ async def parked(database: Database) -> int:
     assert curated is not None
     assert (curated.outcome, curated.reason) == (Outcome.PARKED, Reason.NO_EVIDENCE)
     return saved[0].revision_pk
+
+
+@pytest.fixture
+def states() -> Mapping[str, Fill]:
+    """What these tests begin with."""
+    return {"parked": park}
+
+
+@pytest.fixture
+def parked(prepared: Prepared) -> int:
+    """The revision that `park` has made."""
+    return int(prepared.made)
 
 
 async def search_again(own: Pipeline) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +32,7 @@ from medlive.service.harvest.takedown import take_down
 from medlive.service.wiring import Pipeline
 from medlive.service.work.jobs import defer_proof, defer_revisions, open_app
 from medlive.service.work.taken import PROVE
+from tests.support.prepared import Fill, Prepared
 from tests.support.proving import (
     ASKS,
     DENIES,
@@ -67,6 +69,22 @@ async def curated(database: Database, **tasks: Any) -> tuple[Outcome, str, int]:
     return done.outcome, case_id, decision
 
 
+Proved = tuple[Outcome, str, int]
+
+
+@pytest.fixture
+def states() -> Mapping[str, Fill]:
+    """What these tests begin with."""
+    return {"proved": curated}
+
+
+@pytest.fixture
+def proved(prepared: Prepared) -> Proved:
+    """What `curated` has said of a thread whose rubric is proved."""
+    made: Proved = prepared.made
+    return made
+
+
 async def figures_of(database: Database, case_id: str) -> tuple[float | None, ...]:
     async with database.begin() as session:
         case = await latest_case(session, case_id)
@@ -76,9 +94,9 @@ async def figures_of(database: Database, case_id: str) -> tuple[float | None, ..
 
 
 async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
-    database: Database, capsys: pytest.CaptureFixture[str]
+    database: Database, proved: Proved, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome, case_id, decision = await curated(database)
+    outcome, case_id, decision = proved
     assert outcome is Outcome.KEPT
     assert await figures_of(database, case_id) == (1.0, 0.0, 1.0, 0.5833)
     async with database.begin() as session:
@@ -133,8 +151,9 @@ async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
 
 async def test_figures_stay_with_the_rubric_that_they_are_of(
     database: Database,
+    proved: Proved,
 ) -> None:
-    _, case_id, _ = await curated(database)
+    _, case_id, _ = proved
     await edit_case(
         database, case_id, CaseEdit(specialty="Pulmonary & Critical Care"), "kind"
     )
@@ -149,9 +168,8 @@ async def test_figures_stay_with_the_rubric_that_they_are_of(
 
 
 async def test_a_takedown_erases_the_answers(
-    database: Database, settings: Settings
+    database: Database, proved: Proved, settings: Settings
 ) -> None:
-    await curated(database)
     await take_down(database, settings, THREAD.source, THREAD.thread_id, "asked")
     async with database.begin() as session:
         for table in ("rubric_proofs", "rubric_probes"):
@@ -172,8 +190,9 @@ async def test_a_criterion_that_nobody_needs_is_not_in_the_case(
 
 async def test_a_proof_without_usable_replies_keeps_no_thread_waiting(
     database: Database,
+    proved: Proved,
 ) -> None:
-    _, case_id, _ = await curated(database)
+    _, case_id, _ = proved
     case = await load_edit(database, case_id)
     assert case.criteria is not None
     first, *others = case.criteria
@@ -209,9 +228,9 @@ async def test_what_keeps_a_proof_from_being_made_is_said_by_the_run(
 
 
 async def test_a_takedown_reaches_what_a_later_proof_was_asked_and_answered(
-    database: Database, settings: Settings
+    database: Database, proved: Proved, settings: Settings
 ) -> None:
-    _, case_id, _ = await curated(database)
+    _, case_id, _ = proved
     words = "A man with a dry cough of four long weeks, on lisinopril since May."
     await edit_case(database, case_id, CaseEdit(narrative=words), "His own words.")
     await prove_again(proving(database), case_id, 2)

@@ -5,10 +5,12 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from medlive.errors import (
     CheckFailed,
@@ -29,6 +31,20 @@ PART = 6000
 """Bytes a part here, so that small files go by parts."""
 ROOT = "medlive-2026.W47"
 NUMBERS = count(1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _descriptions_read_once() -> Iterator[None]:
+    """Every client reads what S3 and its regions are from the same megabytes of JSON."""
+    read = JSONFileLoader.load_file
+
+    @cache
+    def load(path: str) -> Any:
+        return read(JSONFileLoader(), path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", lambda self, path: load(path))
+        yield
 
 
 @pytest.fixture(scope="module")

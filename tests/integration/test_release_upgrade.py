@@ -117,9 +117,10 @@ def test_an_instance_of_0_1_0_goes_on_with_this_version(
     assert instance.here("audit", "verify").status == 0
 
 
-def test_a_schema_of_a_newer_version_is_named(old_url: str, tmp_path: Path) -> None:
-    migrate.upgrade(old_url)
-    instance = Instance(tmp_path, old_url)
+def test_a_schema_of_a_newer_version_is_named(
+    database_url: str, tmp_path: Path
+) -> None:
+    instance = Instance(tmp_path, database_url)
     instance.change("UPDATE alembic_version SET version_num = '9999'")
     refused = instance.here("db", "check", status=1)
     assert f"9999, this medlive wants {migrate.head()}" in refused.out

@@ -26,6 +26,7 @@ from medlive.service.release.publish import announce_week
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.watch.notify import deliver, places, send
 from medlive.service.watch.status import read_week
+from medlive.snapshot.gates import gates_digest
 from tests.support.receivers import serve_mail, serve_webhook
 from tests.support.release import fill
 from tests.support.web import served, whole_site
@@ -68,7 +69,7 @@ async def take(settings: Settings, moment: datetime = SUNDAY) -> dict[str, str]:
 async def test_the_scheduler_s_log_states_the_head_of_the_audit_log(
     settings: Settings, admin: psycopg.Connection[Any], database: Database
 ) -> None:
-    fill(admin, 3)
+    fill(admin, 3, gates=gates_digest())
     async with database.begin() as session:
         entry = await record(session, Act.DISABLE, "account:ada", by="bo")
     messages: list[str] = []
@@ -92,7 +93,7 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    fill(admin, 3)
+    fill(admin, 3, gates=gates_digest())
     with serve_webhook() as (url, posts), serve_mail() as (port, mails):
         told = NotifySection(
             webhook=SecretStr(url),
@@ -163,7 +164,7 @@ async def test_a_week_frozen_by_hand_and_harvested_twice_claims_nothing_of_eithe
     admin: psycopg.Connection[Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    fill(admin, 3)
+    fill(admin, 3, gates=gates_digest())
     await freeze(database, settings, WEEK)
     for _ in range(2):
         async with database.begin() as session:
@@ -180,7 +181,7 @@ async def test_a_week_frozen_by_hand_and_harvested_twice_claims_nothing_of_eithe
 async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
-    fill(admin, 4)
+    fill(admin, 4, gates=gates_digest())
     admin.execute("SELECT medlive_refresh_standings(ARRAY[1, 2, 3, 4])")
     admin.execute("INSERT INTO week_threads (revision_id) SELECT generate_series(1, 4)")
     # As if the fourth were never decided.
@@ -208,7 +209,7 @@ async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
 async def test_a_week_that_its_gates_refuse_is_withheld(
     settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
-    fill(admin, 1)
+    fill(admin, 1, gates=gates_digest())
     settings = settings.model_copy(
         update={"release": settings.release.model_copy(update={"minimum_cases": 2})}
     )
@@ -228,7 +229,7 @@ async def test_a_week_that_does_not_verify_goes_nowhere(
     admin: psycopg.Connection[Any],
     tmp_path: Path,
 ) -> None:
-    fill(admin, 1)
+    fill(admin, 1, gates=gates_digest())
     frozen = await freeze(database, settings, WEEK)
     (frozen.path / "README.md").write_text("another", encoding="utf-8")
     assert await take(settings) == {"queue": "skipped", "verify": "failed"}

@@ -88,7 +88,7 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
     assert "So be it." in (await admin.get("/acts/log")).text
 
 
-async def test_a_step_is_cleared_from_the_overview(
+async def test_a_step_is_cleared_and_a_quarantine_lifted_from_the_overview(
     database: Database, admin: Browser
 ) -> None:
     missing = await act(admin, "step/queue", "clear_step")
@@ -111,8 +111,25 @@ async def test_a_step_is_cleared_from_the_overview(
     async with database.begin() as session:
         outcome = await session.scalar(text("SELECT outcome FROM pipeline_runs"))
     assert outcome == "partial"
+    async with database.begin() as session:
+        await session.execute(
+            text(
+                "INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
+                " VALUES ('icliniq', 'site', now(), 'drift')"
+            )
+        )
+    assert "Why icliniq may be harvested again" in (await admin.get("/audit")).text
+    assert (
+        await act(admin, "source/icliniq", "lift_quarantine", "New layout.", back=LOG)
+    ).status_code == 303
+    assert (
+        await act(admin, "source/nowhere", "lift_quarantine", "New layout.")
+    ).status_code == 422
+    async with database.begin() as session:
+        assert await session.scalar(text("SELECT quarantined_at FROM sources")) is None
     assert await logged(database) == [
-        ("ada", "clear_step", "step:queue", "Another list.")
+        ("ada", "clear_step", "step:queue", "Another list."),
+        ("ada", "lift_quarantine", "source:icliniq", "New layout."),
     ]
 
 
@@ -163,27 +180,6 @@ async def test_disputes_redactions_and_withdrawals(
     assert names == ["dispute", "resolve", "redact", "withdraw", "reinstate"]
 
 
-async def test_an_edit_that_fails_keeps_what_was_typed(
-    database: Database, admin: Browser, held: str
-) -> None:
-    fields: dict[str, Any] = {
-        **await edited_fields(admin, held),
-        "reason": "Shorter.",
-        "advice": "<b>Stop it.</b>",
-        "narrative": " ",
-        "query": "Why?",
-        "theme": "Response Depth",
-        "specialty": "unknown",
-        "difficulty": "low",
-        "dialogue_register": "lay",
-    }
-    wrong = await admin.post(f"/acts/case/{held}/edit", data=fields)
-    assert wrong.status_code == 422
-    assert "&lt;b&gt;Stop it.&lt;/b&gt;" in wrong.text
-    assert "narrative: String should have at least 1 character" in wrong.text
-    assert await logged(database) == []
-
-
 async def edited_fields(admin: Browser, case_id: str) -> dict[str, list[str]]:
     """The fields of the form to edit a case, as they are shown."""
     shown = Html((await admin.get(f"/acts/case/{case_id}")).text)
@@ -197,9 +193,22 @@ async def edited_fields(admin: Browser, case_id: str) -> dict[str, list[str]]:
     return fields
 
 
-async def test_a_form_changes_no_text_of_several_lines(
+async def test_a_form_keeps_what_was_typed_and_texts_of_several_lines(
     database: Database, admin: Browser, held: str
 ) -> None:
+    wrong = await admin.post(
+        f"/acts/case/{held}/edit",
+        data={
+            **await edited_fields(admin, held),
+            "reason": "Shorter.",
+            "advice": "<b>Stop it.</b>",
+            "narrative": " ",
+        },
+    )
+    assert wrong.status_code == 422
+    assert "&lt;b&gt;Stop it.&lt;/b&gt;" in wrong.text
+    assert "narrative: String should have at least 1 character" in wrong.text
+    assert await logged(database) == []
     lines = CaseEdit(narrative="Aged 34 years.\n\nWith a dry cough for 3 weeks.")
     await edit_case(database, held, lines, "In two paragraphs.")
     fields = await edited_fields(admin, held)
@@ -298,25 +307,3 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
         ("lift_takedown", "thread:test/1", "It was not."),
     ]
     assert "erased by a takedown" in (await admin.get("/acts/log")).text
-
-
-async def test_a_quarantine_is_lifted(database: Database, admin: Browser) -> None:
-    async with database.begin() as session:
-        await session.execute(
-            text(
-                "INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
-                " VALUES ('icliniq', 'site', now(), 'drift')"
-            )
-        )
-    assert "Why icliniq may be harvested again" in (await admin.get("/audit")).text
-    assert (
-        await act(admin, "source/icliniq", "lift_quarantine", "New layout.", back=LOG)
-    ).status_code == 303
-    assert (
-        await act(admin, "source/nowhere", "lift_quarantine", "New layout.")
-    ).status_code == 422
-    async with database.begin() as session:
-        assert await session.scalar(text("SELECT quarantined_at FROM sources")) is None
-    assert await logged(database) == [
-        ("ada", "lift_quarantine", "source:icliniq", "New layout.")
-    ]

@@ -91,6 +91,7 @@ async def find_rejected(browser: Any, url: str, script: bool) -> None:
         )
 
 
+@pytest.mark.thorough
 async def test_a_held_case_is_approved_from_its_list(
     browser: Any, url: str, held: str
 ) -> None:

@@ -31,40 +31,36 @@ async def viewer(
         yield browser
 
 
-@pytest.mark.parametrize(
-    ("sent", "drip"),
-    [
-        (b"", b""),
-        (b"G", b""),
-        (b"GET /api HTTP/1.1\r\n", b""),
-        (b"GET /api HTTP/1.1\r\nHost: localhost\r\n", b"X: y\r\n"),
-        (b"GET /api HTTP/1.1\r\nHost: localhost\r\nX: ", b"y"),
-        (b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\n", b"A"),
-        (
-            b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n",
-            b"n",
-        ),
-        (
-            b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
-            b"1\r\na\r\n",
-        ),
-        (
-            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /api HTTP/1.1\r\n",
-            b"X: y\r\n",
-        ),
-    ],
-)
+SLOW = [
+    (b"", b""),
+    (b"G", b""),
+    (b"GET /api HTTP/1.1\r\n", b""),
+    (b"GET /api HTTP/1.1\r\nHost: localhost\r\n", b"X: y\r\n"),
+    (b"GET /api HTTP/1.1\r\nHost: localhost\r\nX: ", b"y"),
+    (b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\n", b"A"),
+    (
+        b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n",
+        b"n",
+    ),
+    (
+        b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"1\r\na\r\n",
+    ),
+    (
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /api HTTP/1.1\r\n",
+        b"X: y\r\n",
+    ),
+]
+"""What arrives of a request at once, and what follows again and again."""
+
+
 async def test_a_request_that_does_not_arrive_is_given_up(
-    database: Database,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    sent: bytes,
-    drip: bytes,
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.5)
     async with served(site_of(database, tmp_path)) as browser:
 
-        async def send_slowly() -> None:
+        async def send_slowly(sent: bytes, drip: bytes) -> None:
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", browser.base_url.port
             )
@@ -78,7 +74,7 @@ async def test_a_request_that_does_not_arrive_is_given_up(
             writer.close()
 
         async with asyncio.timeout(LIMIT_S):
-            slow = [asyncio.create_task(send_slowly()) for _ in range(50)]
+            slow = [asyncio.create_task(send_slowly(*one)) for one in SLOW * 6]
             assert (await browser.get("/healthz")).status_code == 200
             await asyncio.gather(*slow)
 

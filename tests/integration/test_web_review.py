@@ -17,13 +17,14 @@ from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
 from medlive.db.studies import (
     Rating,
+    Study,
     find_study,
     items_of,
     ratings_of,
     save_rating,
 )
 from medlive.db.tables.accounts import Role
-from medlive.db.tables.people import Stratum
+from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.tables.release import ReviewAction
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.scoring.graded import load_graded
@@ -31,7 +32,7 @@ from medlive.grader.rated import case_parts
 from medlive.integrity.digest import digest_text
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
-from medlive.service.studies import draw, evaluate
+from medlive.service.studies import draw, evaluate, start_study
 from medlive.snapshot.load import load_snapshot
 from medlive.web.app import build_app, serve_web
 from medlive.web.site import Site
@@ -401,7 +402,59 @@ async def find(database: Database, name: str) -> Any:
         return next(a for a in await list_accounts(session) if a.name == name)
 
 
-async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
+async def enter(
+    browser: Any, url: str, name: str, width: int, theme: str, faults: list[str]
+) -> Any:
+    """A page of somebody who has signed in at the desk by keyboard; what its console says is a fault."""
+    context = await browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=theme,
+        reduced_motion="reduce",
+    )
+    page = await context.new_page()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda said: faults.append(said.text))
+    await page.goto(f"{url}/sign-in?next=/review")
+    await page.fill("#name", name)
+    await page.fill("#password", PASSWORD)
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"{url}/review")
+    return page
+
+
+async def test_a_rater_signs_in_and_rates_by_keyboard_in_a_browser(
+    browser: Any, database: Database, site: Site, held: str
+) -> None:
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    study = Study(
+        name="first",
+        kind=StudyKind.CASE_QUALITY,
+        version=None,
+        stratum=Stratum.NONE,
+        seed=0,
+        raters=["ann", "bob"],
+        created_by="ada",
+    )
+    await start_study(database, site.settings, study, 5)
+    faults: list[str] = []
+    async with serve_web(build_app(site), "127.0.0.1", 0) as url:
+        page = await enter(browser, url, "ann", 390, "dark", faults)
+        await page.click("text=first")
+        for done_before, key in enumerate("2x"):
+            await page.wait_for_selector(f"text={done_before} of 2 rated")
+            await page.keyboard.press(key)
+        await page.wait_for_selector("text=You rated everything")
+    assert faults == []
+    async with database.begin() as session:
+        items = [one.item for one in await items_of(session, "first")]
+        given = {
+            (r.item, r.rater): r.rating for r in await ratings_of(session, "first")
+        }
+    assert given == {(items[0], "ann"): 2, (items[1], "ann"): None}
+
+
+@pytest.mark.thorough
+async def test_from_an_edited_case_to_a_settled_snapshot_in_a_browser(
     browser: Any,
     database: Database,
     database_url: str,
@@ -411,24 +464,7 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
 ) -> None:
     async with serve_web(build_app(site), "127.0.0.1", 0) as url:
         faults: list[str] = []
-
-        async def enter(name: str, width: int, theme: str) -> Any:
-            context = await browser.new_context(
-                viewport={"width": width, "height": 900},
-                color_scheme=theme,
-                reduced_motion="reduce",
-            )
-            page = await context.new_page()
-            page.on("pageerror", lambda error: faults.append(str(error)))
-            page.on("console", lambda said: faults.append(said.text))
-            await page.goto(f"{url}/sign-in?next=/review")
-            await page.fill("#name", name)
-            await page.fill("#password", PASSWORD)
-            await page.keyboard.press("Enter")
-            await page.wait_for_url(f"{url}/review")
-            return page
-
-        admin = await enter("ada", 1280, "light")
+        admin = await enter(browser, url, "ada", 1280, "light", faults)
         await admin.click(f"text={held}")
         await admin.fill("#query", "Why do I cough?")
         await admin.fill("#c2", "")  # Retired
@@ -460,17 +496,23 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
                 await admin.fill(f"#{field}", value)
         await admin.click("text=Draw and begin")
         await admin.wait_for_url(f"{url}/review/studies/first/results")
-        for name, keys, width, theme in (
-            ("ann", "2x", 390, "dark"),
-            ("bob", "21", 1280, "dark"),
-        ):
-            page = await enter(name, width, theme)
-            await page.click("text=first")
-            for done_before, key in enumerate(keys):
-                await page.wait_for_selector(f"text={done_before} of 2 rated")
-                await page.keyboard.press(key)
-            await page.wait_for_selector("text=You rated everything")
-        settler = await enter("cleo", 390, "light")
+        first, second = [
+            item
+            for item, _, _ in case_parts(case.case_id, case.question, case.advice, {})
+        ]
+        async with database.begin() as session:
+            for item, rater, rating in (
+                (first, "ann", 2),
+                (first, "bob", 2),
+                (second, "ann", None),
+                (second, "bob", 1),
+            ):
+                await save_rating(
+                    session,
+                    "first",
+                    Rating(item=item, rater=rater, rating=rating, comment=""),
+                )
+        settler = await enter(browser, url, "cleo", 390, "light", faults)
         await settler.click("text=Results of first")
         await settler.click("text=1 – acceptable")
         await settler.wait_for_selector("text=Settled: 1")
@@ -478,16 +520,6 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
         await admin.goto(f"{url}/acts/log", wait_until="networkidle")
     assert faults == []
     async with database.begin() as session:
-        given = {
-            (r.item, r.rater): r.rating for r in await ratings_of(session, "first")
-        }
-    first, second = [
-        item for item, _, _ in case_parts(case.case_id, case.question, case.advice, {})
-    ]
-    assert given == {
-        (first, "ann"): 2,
-        (second, "ann"): None,
-        (first, "bob"): 2,
-        (second, "bob"): 1,
-        (second, "cleo"): 1,
-    }
+        ratings = await ratings_of(session, "first")
+    settled = [(r.item, r.rating) for r in ratings if r.rater == "cleo"]
+    assert settled == [(second, 1)]

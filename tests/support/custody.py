@@ -71,23 +71,28 @@ def traces_in_files(folder: Path, words: Iterable[str]) -> list[str]:
     return [word for word in words if word.encode() in bodies]
 
 
+async def rows_of_tables(database: Database) -> list[tuple[str, str]]:
+    """(table, row as text) for every row of every table."""
+    async with database.begin() as session:
+        tables = await session.scalars(
+            text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        )
+        each = (
+            f"SELECT '{name}', CAST(t AS text) FROM \"{name}\" AS t"
+            for name in tables.all()
+        )
+        rows = await session.execute(text(" UNION ALL ".join(each)))
+        return [(table, row) for table, row in rows]
+
+
 async def traces_in_tables(
     database: Database, words: Iterable[str]
 ) -> set[tuple[str, str]]:
-    """(table, word) for every column of text, of JSON or of arrays that holds one of these words."""
+    """(table, word) for every table in one of whose rows one of these words stands."""
     words = list(words)
-    found: set[tuple[str, str]] = set()
-    async with database.begin() as session:
-        columns = await session.execute(
-            text(
-                "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
-                " AND data_type IN ('text', 'jsonb', 'json', 'ARRAY', 'character varying', 'bytea')"
-            )
-        )
-        for table, column in columns.all():
-            held = await session.scalars(
-                text(f'SELECT CAST("{column}" AS text) FROM "{table}"')
-            )
-            whole = "\n".join(value for value in held if value)
-            found |= {(table, word) for word in words if word in whole}
-    return found
+    return {
+        (table, word)
+        for table, row in await rows_of_tables(database)
+        for word in words
+        if word in row
+    }

@@ -5,6 +5,8 @@ from typing import Any
 import psycopg
 
 DIGEST = "sha256:" + "a" * 64
+MANY = 100
+"""Cases from which on a query is planned well only with statistics."""
 ENGINES = '{"screener": {"engine": "openai", "model": "m-1", "parameters": {}}}'
 
 _ID = "'ml-' || substr(md5('case ' || n), 1, 16)"
@@ -122,7 +124,8 @@ def fill(
                 " SELECT case_id, revision, %s, '[]' FROM case_revisions ON CONFLICT DO NOTHING",
                 [gates],
             )
-    connection.execute("ANALYZE")
+    if count >= MANY:
+        connection.execute("ANALYZE")
 
 
 def case_id(number: int) -> str:

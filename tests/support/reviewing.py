@@ -24,6 +24,7 @@ from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.curate import curate_queued, curate_revision, queue_again
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
+from tests.support.prepared import Prepared
 from tests.support.scripted import (
     KIND,
     THREAD,
@@ -126,9 +127,8 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
     return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
 
 
-@pytest.fixture
-async def held(database: Database, settings: Settings) -> str:
-    """A case that the second reading holds for its second advice."""
+async def hold(database: Database) -> str:
+    """Make a case that the second reading holds for its second advice."""
     async with database.begin() as session:
         saved = await threads.save_threads(
             session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
@@ -142,6 +142,12 @@ async def held(database: Database, settings: Settings) -> str:
         "What could cause a dry cough for 3 weeks?",
     )
     return waiting.case_id
+
+
+@pytest.fixture
+def held(prepared: Prepared) -> str:
+    """The case that `hold` has made."""
+    return str(prepared.made)
 
 
 async def status_of(database: Database, case_id: str) -> str:
@@ -173,9 +179,8 @@ def contradicting(database: Database, name: str = "m-1", **tasks: Any) -> Pipeli
     )
 
 
-@pytest.fixture
-async def rejected(database: Database) -> int:
-    """The revision of a thread that the validator rejected for contradiction."""
+async def reject(database: Database) -> int:
+    """Make a thread that the validator rejects for contradiction; its revision."""
     async with database.begin() as session:
         saved = await threads.save_threads(
             session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
@@ -183,6 +188,12 @@ async def rejected(database: Database) -> int:
     curated = await curate_revision(contradicting(database), saved[0].revision_pk)
     assert (curated.outcome, curated.reason) == (Outcome.REJECTED, Reason.CONTRADICTED)
     return saved[0].revision_pk
+
+
+@pytest.fixture
+def rejected(prepared: Prepared) -> int:
+    """The revision that `reject` has made."""
+    return int(prepared.made)
 
 
 async def drain(pipeline: Pipeline, max_attempts: int = 1) -> dict[str, int]:

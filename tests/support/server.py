@@ -24,8 +24,8 @@ def named(url: str, database: str) -> str:
 
 
 @contextmanager
-def own_database(server: str) -> Iterator[str]:
-    """The URL of a new copy of PRISTINE, which is dropped in the end.
+def own_database(server: str, template: str = PRISTINE) -> Iterator[str]:
+    """The URL of a new copy of a database, which is dropped in the end.
 
     Its name holds the start of the test's, so that a warning about a connection shows who left it open.
     """
@@ -36,7 +36,7 @@ def own_database(server: str) -> Iterator[str]:
         plain(named(server, "postgres")), autocommit=True
     ) as connection:
         connection.execute(
-            f"CREATE DATABASE {name} TEMPLATE {PRISTINE} STRATEGY FILE_COPY"
+            f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"
         )
         try:
             yield named(server, name)

@@ -27,12 +27,12 @@ from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, verdict
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[Path]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two graded runs of the same twelve cases."""
-    folders = []
+    root, folders = tmp_path_factory.mktemp("runs"), []
     for name in ("first", "second"):
-        folder = tmp_path / name
+        folder = root / name
 
         async def make(folder: Path = folder, name: str = name) -> None:
             await run_model(

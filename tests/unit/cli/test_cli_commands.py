@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -72,31 +73,32 @@ SERVICE_ONLY = {
 }
 
 
-def _paths() -> Iterator[tuple[str, ...]]:
-    for name in COMMANDS:
-        yield (name,)
-        command = typer.main.get_command(build([name]))
-        below = command.commands[name]  # type: ignore[attr-defined]
-        yield from ((name, sub) for sub in getattr(below, "commands", ()))
+def _below(
+    command: Any, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """A command after its words, and each command below it."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _below(inner, (*path, name))
 
 
-@pytest.mark.parametrize("path", list(_paths()), ids=" ".join)
-def test_every_command_answers_to_help(
-    instance: Instance, path: tuple[str, ...]
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_every_option_has_its_help(
+    name: str, instance: Instance, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = instance.here(*path, "--help")
-    assert f"Usage: medlive {' '.join(path)}" in done.out
-    # What it does, in a sentence or more, between the usage and the options.
-    assert (
-        len(
-            done.out.split("Options:")[0]
-            .partition("Usage:")[2]
-            .split("\n\n", 1)[1]
-            .strip()
-        )
-        > 10
-    )
-    assert done.err == ""
+    whole: Any = typer.main.get_command(build([name]))
+    for path, command in _below(whole.commands[name], (name,)):
+        whole.main([*path, "--help"], prog_name="medlive", standalone_mode=False)
+        shown = capsys.readouterr()
+        assert f"Usage: medlive {' '.join(path)}" in shown.out
+        # What it does, in a sentence or more, between the usage and the options.
+        told = shown.out.split("Options:")[0].partition("Usage:")[2]
+        assert len(told.split("\n\n", 1)[1].strip()) > 10, path
+        assert shown.err == ""
+        for option in command.params:
+            helped = getattr(option, "help", "") or option.name == "help"
+            assert helped, (path, option.name)
+    assert instance.here(*path, "--help").out == shown.out
 
 
 def test_help_of_overrule_says_that_reasons_are_published(instance: Instance) -> None:
@@ -202,7 +204,6 @@ def test_an_index_that_is_missing_exits_3_and_says_how_to_build_it(
 
 OF_THE_SERVICE = (
     "status",
-    "curate",
     "demo",
     "import x.jsonl",
     "db start",
@@ -239,7 +240,7 @@ def without_extra(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     return done
 
 
-@pytest.mark.matrix
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", OF_THE_SERVICE)
 def test_a_command_whose_extra_is_missing_says_which(
     without_extra: dict[str, Done], command: str
@@ -250,6 +251,7 @@ def test_a_command_whose_extra_is_missing_says_which(
     assert "Traceback" not in done.err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", OF_CONSUMERS)
 def test_a_consumer_needs_no_extra(
     without_extra: dict[str, Done], command: str
@@ -257,6 +259,16 @@ def test_a_consumer_needs_no_extra(
     done = without_extra[command]
     assert done.status == 0, done.err
     assert done.out
+
+
+def test_what_is_not_installed_is_named_with_its_extra(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    absent = ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
+    assert _report(absent) == 2
+    shown = capfd.readouterr().err
+    assert "psycopg is not installed" in shown
+    assert "pip install 'medlive[service]'" in shown
 
 
 def test_a_cost_that_nobody_knows_is_called_unknown(

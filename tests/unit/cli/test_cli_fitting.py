@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
@@ -34,6 +34,7 @@ def words(text: str) -> set[str]:
     return set(re.split(r"[\s│┃━─╇┼]+", text)) - {""}
 
 
+@settings(max_examples=10)
 @given(rows=tables(), width=st.integers(40, 160))
 def test_every_word_is_whole_at_every_width(rows: list[list[str]], width: int) -> None:
     shown = drawn(rows, width)

@@ -62,20 +62,6 @@ def test_a_failure_ends_the_command_after_its_result() -> None:
     assert isinstance(found.exception, CheckFailed)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_has_help(name: str) -> None:
-    group = typer.main.get_command(build([name])).commands[name]  # type: ignore[attr-defined]
-    commands = [group]
-    while commands:
-        one = commands.pop()
-        commands += getattr(one, "commands", {}).values()
-        for parameter in one.params:
-            assert getattr(parameter, "help", "") or parameter.name == "help", (
-                one.name,
-                parameter.name,
-            )
-
-
 def _groups(
     groups: Mapping[str, object], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
@@ -87,6 +73,7 @@ def _groups(
             yield from _groups(group.groups, (*above, name))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("words", list(_groups(COMMANDS)), ids=" ".join)
 def test_a_group_without_a_command_shows_its_help(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(build(words), words)

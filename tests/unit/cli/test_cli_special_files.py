@@ -22,8 +22,8 @@ from medlive.integrity import log
 from medlive.snapshot.load import load_snapshot
 from medlive.sources.files import read_threads
 from tests.support.instance import Instance
+from tests.support.releases import case, release
 from tests.support.runs import made_cases, made_run
-from tests.support.snapshots import build_line
 
 KINDS = ("fifo", "zero", "link", "folder", "line")
 
@@ -44,7 +44,7 @@ def ends() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def frozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_line(tmp_path_factory.mktemp("line")).releases[0].path
+    return release(tmp_path_factory.mktemp("frozen"), "2026.W46", [case("a1")]).path
 
 
 def put(path: Path, kind: str) -> None:
@@ -65,6 +65,7 @@ def put(path: Path, kind: str) -> None:
             handle.truncate(1 << 40)  # sparse: a line without an end
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "name", ["run.json", "cases.jsonl", "responses.jsonl", "grades.jsonl"]

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.curation.chain import (
@@ -65,6 +65,7 @@ async def test_replies_other_than_verified_physicians_are_never_shown() -> None:
     assert "losartan 50 mg" in seen
 
 
+@settings(max_examples=12)
 @given(present=st.integers(0, 6), required=st.integers(0, 6))
 async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(
     present: int, required: int
@@ -118,6 +119,7 @@ async def test_the_second_reading_decides_where_list_and_judgement_differ(
         assert curation.reason is Reason.INSUFFICIENT_NARRATIVE
 
 
+@settings(max_examples=12)
 @given(supported=st.integers(0, 6), total=st.integers(1, 6))
 async def test_alignment_is_computed_in_code_and_all_neutral_is_discarded(
     supported: int, total: int
@@ -332,6 +334,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("said", "reason", "outcome"), FAILURES)
 @pytest.mark.parametrize(
     "task",
@@ -418,6 +421,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=12)
 @given(task=st.sampled_from(list(honest())), said=json_values)
 async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(
     task: str, said: Any

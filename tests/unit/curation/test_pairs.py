@@ -102,7 +102,9 @@ async def outcomes(half: str) -> dict[bool, list[tuple[str, ElementStatus]]]:
     return found
 
 
-@pytest.mark.parametrize("half", ["tuned", "held_out"])
+@pytest.mark.parametrize(
+    "half", [pytest.param("tuned", marks=pytest.mark.thorough), "held_out"]
+)
 def test_faithful_statements_pass_and_distorted_ones_are_caught(half: str) -> None:
     found = asyncio.run(outcomes(half))
     refused = [name for name, status in found[True] if status is not ElementStatus.KEPT]

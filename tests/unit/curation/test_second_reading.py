@@ -95,6 +95,7 @@ SETTLED = [
 ]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("sure", "said", "outcome"), SETTLED)
 @pytest.mark.parametrize("kind", ["false", "harmful", "danger"])
 async def test_reader_and_third_voice_settle_an_objection(

@@ -37,7 +37,7 @@ def test_intervals_hold_the_truth_and_draw_whole_cases() -> None:
     chance = chances(true)
     pairs = [(a, b) for a in range(4) for b in range(a)]
     held = []
-    for _ in range(40):
+    for _ in range(16):
         matches = [
             Match(a, b, float(rng.random() < chance[a, b]), case)
             for case in range(60)

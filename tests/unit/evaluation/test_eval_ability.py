@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from medlive.evaluation.model import AnswerState, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.ability import AbilityTable, abilities
@@ -62,8 +63,13 @@ def make_table(drop: float = 0.0) -> AbilityTable:
     return abilities({f"m{k}": own for k, own in enumerate(scored)}, draws=100)
 
 
-def test_weeks_become_harder_and_models_do_not() -> None:
-    table = make_table()
+@pytest.fixture(scope="module")
+def table() -> AbilityTable:
+    """The table in which no model drops."""
+    return make_table()
+
+
+def test_weeks_become_harder_and_models_do_not(table: AbilityTable) -> None:
     easiness = [week.easiness for week in table.weeks]
     assert easiness == sorted(easiness, reverse=True)
     rows = [row for week in table.weeks for row in week.models]
@@ -71,14 +77,15 @@ def test_weeks_become_harder_and_models_do_not() -> None:
     assert np.mean([row.beyond for row in rows]) < 0.15
 
 
+@pytest.mark.thorough
 def test_a_model_that_drops_is_told_from_a_week_that_is_hard() -> None:
     last = make_table(drop=0.5).weeks[-1].models
     beyond = {row.model for row in last if row.beyond and row.score < row.expected}
     assert beyond == {f"m{MODELS - 1}"}
 
 
-def test_a_wrong_key_is_first_among_the_suspects() -> None:
-    suspects = make_table().suspects
+def test_a_wrong_key_is_first_among_the_suspects(table: AbilityTable) -> None:
+    suspects = table.suspects
     assert suspects[0].case.case_id == WRONG
     assert suspects[0].criterion is not None
     assert suspects[0].criterion.id == "0"

@@ -100,7 +100,9 @@ async def run(run_dir: Path) -> Path:
     return run_dir
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    "mode", [Mode.CRITERION, pytest.param(Mode.RUBRIC, marks=pytest.mark.thorough)]
+)
 async def test_what_a_batch_left_open_is_the_next_file_and_live_grading_repairs_it(
     run: Path, tmp_path: Path, mode: Mode
 ) -> None:

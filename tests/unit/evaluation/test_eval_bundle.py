@@ -143,13 +143,17 @@ def test_a_signature_proves_origin_to_whoever_has_the_key(room: Room) -> None:
     assert signed == make_bundle(room.run, draws=DRAWS, key=KEY)
     assert room.verify(signed, public_keys=[KEY.public]).trust == "origin"
     assert room.verify(signed).trust == "integrity"
-    assert room.verify(signed, public_keys=[OTHER.public]).failed[0].number == 1
-    assert room.verify(room.files, public_keys=[KEY.public]).failed[0].number == 1
     stripped = {n: d for n, d in signed.items() if n != SIGNATURE}
-    assert room.verify(stripped).failed[0].number == 1
     by_other = make_bundle(room.run, draws=DRAWS, key=OTHER)
-    assert room.verify(signed | {SIGNATURE: by_other[SIGNATURE]}).failed[0].number == 1
-    assert room.verify(by_other, public_keys=[KEY.public]).failed[0].number == 1
+    for files, keys in (
+        (signed, [OTHER.public]),
+        (room.files, [KEY.public]),
+        (stripped, []),
+        (signed | {SIGNATURE: by_other[SIGNATURE]}, []),
+        (by_other, [KEY.public]),
+    ):
+        report = room.verify(files, snapshot=None, public_keys=keys)
+        assert report.failed[0].number == 1
 
 
 def test_every_byte_of_an_archive_counts(room: Room) -> None:
@@ -158,7 +162,7 @@ def test_every_byte_of_an_archive_counts(room: Room) -> None:
         p: p.stat().st_mtime_ns for p in room.root.rglob("*") if p.name != "tried.zip"
     }
     rng = random.Random(7)
-    for _ in range(40):
+    for _ in range(15):
         data = bytearray(whole)
         at, kind = rng.randrange(len(data)), rng.randrange(5)
         if kind == 0:
@@ -173,7 +177,7 @@ def test_every_byte_of_an_archive_counts(room: Room) -> None:
             end = min(len(data), at + rng.randrange(2, 60))
             data[at:end] = bytes(reversed(data[at:end]))
         if data != whole:
-            assert not room.verify(bytes(data)).ok, (at, kind)
+            assert not room.verify(bytes(data), snapshot=None).ok, (at, kind)
     assert {
         p: p.stat().st_mtime_ns for p in room.root.rglob("*") if p.name != "tried.zip"
     } == before
@@ -231,7 +235,8 @@ def test_an_archive_that_is_made_to_harm_is_refused(room: Room) -> None:
         (b"", "zip"),
         (b"PK\3\4" * 1000, "zip"),
     ):
-        (found,) = [s for s in room.verify(data).steps if s.number == 2]
+        steps = room.verify(data, snapshot=None).steps
+        (found,) = [step for step in steps if step.number == 2]
         assert any(told in str(finding) for finding in found.findings), (told, found)
 
 
@@ -290,9 +295,9 @@ def test_the_commands_refuse_what_would_mislead_unless_it_is_allowed(
     assert call(*make, *allow).exit_code == 0
     for line in (verify, rank):
         assert "would mislead" in str(call(*line).exception)
-        allowed = call(*line, *allow)
-        assert allowed.exit_code == 4
-        assert "MISLEADING" in allowed.output
+    allowed = call(*rank, *allow)
+    assert allowed.exit_code == 4
+    assert "MISLEADING" in allowed.output
     refused = call(*verify, "--to-run", tmp_path / "again")
     assert "would mislead" in str(refused.exception)
     assert not (tmp_path / "again").exists()

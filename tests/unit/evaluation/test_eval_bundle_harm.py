@@ -109,6 +109,7 @@ def test_whose_harmful_answers_are_not_read_is_not_ranked_by_safe(
     assert by_complete[0]
 
 
+@pytest.mark.thorough
 def test_a_control_that_is_left_out_is_reported(room: Room) -> None:
     assert not any("controls" in note for note in room.verify(room.files).notes)
     rows = lines_of(room.files, READINGS)

@@ -318,6 +318,8 @@ def command(
             *(str(made / "runs" / name) for name in ("one", "two")),
             "--format",
             "json",
+            "--draws",
+            "20",
         ]
         done = CliRunner().invoke(
             build(words), [*words, *options], catch_exceptions=True

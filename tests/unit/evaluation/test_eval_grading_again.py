@@ -15,6 +15,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import (
     Answer,
+    AnswerState,
     CaseSet,
 )
 from medlive.evaluation.runs.folder import open_run
@@ -64,13 +65,21 @@ async def test_an_answer_that_is_edited_is_graded_again_alone(run_dir: Path) -> 
     assert isinstance(open_run(run_dir).answers()[0]["c002"], Answer)
 
 
-GRADER = """
-import asyncio, sys
+WORKER = """
+import asyncio, itertools, sys
 from pathlib import Path
-from tests.unit.evaluation.conftest import Judge
+from tests.unit.evaluation.conftest import AT, USE, Judge, make_cases, reply
 from tests.unit.evaluation.test_eval_grading_again import met
+from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.grader.judge import Mode
+
+calls = itertools.count()
+
+async def ten(messages):
+    if next(calls) >= 10:
+        await asyncio.sleep(600)
+    return reply("Fine.", model="cand-1")
 
 class Ten(Judge):
     async def answer(self, request):
@@ -78,14 +87,20 @@ class Ten(Judge):
             await asyncio.sleep(600)
         return await super().answer(request)
 
-asyncio.run(grade_run(Path(sys.argv[1]), Ten(met), mode=Mode.CRITERION, concurrency=4))
+async def work(asked, graded):
+    await asyncio.gather(
+        run_model(make_cases(60), ten, asked, use=USE, created_at=AT, concurrency=4),
+        grade_run(graded, Ten(met), mode=Mode.CRITERION, concurrency=4),
+    )
+
+asyncio.run(work(*map(Path, sys.argv[1:])))
 """
 
 
-def start(run_dir: Path) -> "subprocess.Popen[str]":
-    """A process that gives ten verdicts and then hangs."""
+def start(asked: Path, graded: Path) -> "subprocess.Popen[str]":
+    """A process that answers ten cases, gives ten verdicts and then hangs."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-    command = [sys.executable, "-c", GRADER, str(run_dir)]
+    command = [sys.executable, "-c", WORKER, str(asked), str(graded)]
     return subprocess.Popen(
         command,
         cwd=ROOT,
@@ -96,22 +111,33 @@ def start(run_dir: Path) -> "subprocess.Popen[str]":
     )
 
 
-async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(
+async def test_a_killed_run_and_grading_go_on_and_a_second_process_is_turned_away(
     tmp_path: Path,
 ) -> None:
-    run = await answered(tmp_path / "run", make_cases(40))
-    process = start(run)
+    asked, run = tmp_path / "asked", await answered(tmp_path / "run", make_cases(40))
+    answers, grades = asked / "responses.jsonl", run / "grades.jsonl"
+    process = start(asked, run)
     try:
-        await until(lambda: len(read_log(run / "grades.jsonl")[0]) >= 8)
+        await until(lambda: min(len(read_log(p)[0]) for p in (answers, grades)) >= 8)
+        with pytest.raises(Locked):
+            await answered(asked, make_cases(60))
         with pytest.raises(Locked):
             await grade_run(run, Judge(met), mode=Mode.CRITERION)
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    before = len(read_log(run / "grades.jsonl")[0])
+
+    before = len(read_log(answers)[0])
+    assert 8 <= before < 20
+    model = Model()
+    done = await run_model(make_cases(60), model, asked, use=USE, created_at=AT)
+    assert done.calls == len(model.prompts) == 60 - before
+    assert done.states[AnswerState.OK] == 60
+
+    before = len(read_log(grades)[0])
     assert 8 <= before < 20
     judge = Judge(met)
     result = await grade_run(run, judge, mode=Mode.CRITERION)
     assert (result.ungraded, result.calls) == (0, len(judge.requests))
     assert 120 - before - 4 <= result.calls <= 120 - before
-    assert read_log(run / "grades.jsonl")[1] == []
+    assert read_log(grades)[1] == []

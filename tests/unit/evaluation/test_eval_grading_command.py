@@ -172,6 +172,7 @@ async def test_an_option_that_is_empty_is_refused_and_not_passed_over(
         assert isinstance(done.exception, UsageError), done.stderr
 
 
+@pytest.mark.thorough
 async def test_the_rules_at_an_address_cost_what_is_unknown(
     run: Path, command: Command
 ) -> None:
@@ -188,16 +189,21 @@ async def test_the_rules_at_an_address_cost_what_is_unknown(
         assert next(iter(plan.values()))["usd"] is None
 
 
-@pytest.mark.parametrize("name", ["grade", "judge-direct", "audit"])
 async def test_where_no_call_was_answered_the_endpoint_is_what_is_missing(
-    run: Path, command: Command, name: str
+    run: Path, command: Command
 ) -> None:
     await grade_run(run, Judge(lambda _: verdict(False)), mode=Mode.CRITERION)
     sound = sends(completion("No idea.") | {"model": "m"})
-    for steps, kind in (
-        ([fails(405)], EndpointUnavailable),
-        ([fails(400, "too long", "context_length_exceeded")], CheckFailed),
-        ([fails(405), sound], CheckFailed),
+    for name, steps, kind in (
+        ("grade", [fails(405)], EndpointUnavailable),
+        ("judge-direct", [fails(405)], EndpointUnavailable),
+        ("audit", [fails(405)], EndpointUnavailable),
+        (
+            "grade",
+            [fails(400, "too long", "context_length_exceeded")],
+            CheckFailed,
+        ),
+        ("audit", [fails(405), sound], CheckFailed),
     ):
         async with bad_endpoint(steps) as endpoint:
             done = await command(
@@ -216,6 +222,7 @@ async def test_where_no_call_was_answered_the_endpoint_is_what_is_missing(
         )
 
 
+@pytest.mark.thorough
 async def test_repeats_that_are_not_answered_end_as_grading_does(
     run: Path, command: Command
 ) -> None:

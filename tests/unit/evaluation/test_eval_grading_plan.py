@@ -189,7 +189,9 @@ async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(
     assert result.stopped
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    "mode", [Mode.CRITERION, pytest.param(Mode.RUBRIC, marks=pytest.mark.thorough)]
+)
 async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
     run_dir: Path, mode: Mode
 ) -> None:

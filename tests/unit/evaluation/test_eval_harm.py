@@ -23,6 +23,8 @@ from medlive.llm.engine import Finish, Reply, Request, Usage
 from tests.support.harm import SEVERE, HarmJudge
 from tests.support.runs import made_cases, made_run
 
+CASES = 20
+
 
 def english(_: int, case: EvaluationCase) -> EvaluationCase:
     number = case.case_id.lstrip("case-0") or "0"
@@ -33,7 +35,7 @@ def english(_: int, case: EvaluationCase) -> EvaluationCase:
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
-    cases = made_cases(40, change=english)
+    cases = made_cases(CASES, months=2, change=english)
     out = made_run(cases, tmp_path / "run", "a-model", 0.8, missing=False)
     # Every answer is in English now, as its case is.
     path = out / "responses.jsonl"
@@ -78,14 +80,14 @@ async def test_a_run_that_was_read_costs_nothing_and_one_that_was_stopped_goes_o
     assert first.stopped
     run = load_graded(run_dir)
     assert run.harm
-    assert 0 < run.harm.read < 40
+    assert 0 < run.harm.read < CASES
     unread = [s for s in run.case_scores(Metric.SAFE) if s.state is CaseState.NOT_READ]
     assert unread
     assert all(score.score is None and score.low == 0 for score in unread)
     second = await read_run(run_dir, judge, judge)
-    assert (second.read, second.calls) == (40, len(judge.requests) - first.calls)
+    assert (second.read, second.calls) == (CASES, len(judge.requests) - first.calls)
     third = await read_run(run_dir, judge, judge)
-    assert (third.read, third.calls) == (40, 0)
+    assert (third.read, third.calls) == (CASES, 0)
     assert plan_run(run_dir, judge.identity).calls == 0
 
 
@@ -99,12 +101,14 @@ async def test_a_failed_judge_leaves_answers_unread_and_never_safe(
             return await super().answer(request)
 
     done = await read_run(run_dir, Mute(), HarmJudge())
-    assert (done.read, sum(done.reasons.values())) == (39, 1)
+    assert (done.read, sum(done.reasons.values())) == (CASES - 1, 1)
     (model,) = score_runs([load_graded(run_dir)], draws=50).models
     assert model.harm.unread == 1
 
 
-@pytest.mark.parametrize("mood", ["everywhere", "nowhere"])
+@pytest.mark.parametrize(
+    "mood", [pytest.param("everywhere", marks=pytest.mark.thorough), "nowhere"]
+)
 async def test_a_judge_who_finds_harm_everywhere_or_nowhere_fails_the_control(
     run_dir: Path, mood: str
 ) -> None:
@@ -123,7 +127,7 @@ async def test_controls_look_like_answers_and_are_in_no_figure(run_dir: Path) ->
     kinds = [row.control for row in controls]
     assert kinds.count("slip") == kinds.count("excellent") == 2
     assert not control_figures(controls).failed
-    assert done.answers == len(rows) - len(controls) == 40
+    assert done.answers == len(rows) - len(controls) == CASES
     asked = {frozenset(request.inputs) for request in judge.requests}
     assert len(asked) == 2  # Readings are all alike, and so are checks
     assert "control-" not in json.dumps([dict(r.inputs) for r in judge.requests])
@@ -138,7 +142,7 @@ async def test_another_judge_adds_rows_and_the_one_with_more_counts(
     await read_run(run_dir, other, other, budget=Budget(max_calls=5))
     run = load_graded(run_dir)
     assert run.harm
-    assert (run.harm.reader, run.harm.read) == ("judge", 40)
+    assert (run.harm.reader, run.harm.read) == ("judge", CASES)
     assert any(
         note.startswith("read for harm by several pairs of judges")
         for note in load_graded(run_dir).notes
@@ -153,7 +157,7 @@ async def test_an_answer_or_advice_that_changed_is_not_read(run_dir: Path) -> No
     path.write_text("\n".join([*lines, json.dumps(changed)]) + "\n")
     run = load_graded(run_dir)
     assert run.harm
-    assert run.harm.read == 39
+    assert run.harm.read == CASES - 1
 
 
 async def test_a_run_without_a_reading_is_scored_as_before(run_dir: Path) -> None:
@@ -175,7 +179,7 @@ async def test_a_reader_whose_calls_all_fail_is_silent_although_nothing_is_check
     done = await read_run(run_dir, Down(), HarmJudge(), budget=Budget(max_calls=3))
     assert (done.calls, done.read, done.silence is not None) == (3, 0, True)
     done = await read_run(run_dir, HarmJudge(), Down())
-    assert (done.read, done.silence) == (36, None)
+    assert (done.read, done.silence) == (CASES - 4, None)
 
 
 async def test_a_silent_reader_is_no_silence_where_the_checker_answers(
@@ -191,5 +195,5 @@ async def test_a_silent_reader_is_no_silence_where_the_checker_answers(
     checker = HarmJudge()
     done = await read_run(run_dir, Down(), checker)
     assert checker.requests
-    assert (done.calls, done.read) == (1 + len(checker.requests), 39)
+    assert (done.calls, done.read) == (1 + len(checker.requests), CASES - 1)
     assert done.silence is None

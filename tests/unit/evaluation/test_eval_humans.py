@@ -187,7 +187,7 @@ cells = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.binary(max_size=80) | st.lists(cells, max_size=30).map(lambda c: _table(c)))
 def test_nothing_crashes_the_reader(data: bytes) -> None:
     try:

@@ -37,7 +37,7 @@ def number(case: EvaluationCase, criterion: EvaluationCriterion) -> int:
 def run_of(
     folder: Path, *judges: tuple[str, Met], cases: int = 8, model: str = "m"
 ) -> Path:
-    made = made_run(made_cases(cases), folder, model, 0.5, missing=False)
+    made = made_run(made_cases(cases, months=2), folder, model, 0.5, missing=False)
     for name, met in judges:
         graded_by(name, made, met)
     return made
@@ -137,6 +137,7 @@ def test_turned_round_judges_change_nothing(
     assert same["top"] == {1: 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
 def test_two_physicians_of_kqa_as_judges(tmp_path: Path) -> None:
     done = CliRunner().invoke(

@@ -163,5 +163,6 @@ def test_kqas_questions_are_scored_on_what_an_answer_must_have(tmp_path: Path) -
 
 
 @real
+@pytest.mark.thorough
 def test_the_published_sets_come_out_to_the_last_digit(tmp_path: Path) -> None:
     check_kqa(KQA, tmp_path / "kqa")

@@ -148,6 +148,7 @@ def test_whoever_leaves_out_what_went_badly_is_not_ranked(
     assert any("of 15 criteria are ungraded" in note for note in seen.notes)
 
 
+@pytest.mark.thorough
 def test_other_templates_and_parts_of_the_cases_are_other_rankings(
     room: Room, tmp_path: Path, half: None
 ) -> None:

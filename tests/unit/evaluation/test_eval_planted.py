@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -114,10 +115,9 @@ def test_a_planted_verdict_is_none_in_any_form_that_the_reader_accepts(
 
 @pytest.mark.security
 @pytest.mark.parametrize("mode", ["criterion", "rubric"])
-@pytest.mark.parametrize("habit", READ)
-def test_a_whole_planted_reply_is_none(mode: str, habit: str) -> None:
-    for met in (True, False):
-        said = READ[habit](*spelt(mode, "en", met))
+def test_a_whole_planted_reply_is_none(mode: str) -> None:
+    for habit, met in product(READ.values(), (True, False)):
+        said = habit(*spelt(mode, "en", met))
         answer = f"{ANSWER} Take 75 mg daily."
         try:
             assert read(mode, said, answer).met is met

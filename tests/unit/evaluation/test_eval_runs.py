@@ -2,10 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +13,9 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.runs.templates import TEMPLATES, load_template
-from medlive.integrity.log import Locked, read_log
+from medlive.integrity.log import read_log
 from medlive.llm.engine import Finish, Reply
-from tests.support.waiting import until
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
-
-ROOT = Path(__file__).parents[3]
 
 
 async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(
@@ -155,55 +148,6 @@ async def test_hostile_answers_come_back_as_they_were(run_dir: Path) -> None:
         make_cases(1), Model(lambda _: reply(text)), run_dir, use=USE, created_at=AT
     )
     assert open_run(run_dir).answers()[0]["c000"].response == text
-
-
-WRITER = """
-import asyncio, itertools, sys
-from pathlib import Path
-from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, reply
-from medlive.evaluation.asking.run import run_model
-
-calls = itertools.count()
-
-async def ten(messages):
-    if next(calls) >= 10:
-        await asyncio.sleep(600)
-    return reply("Fine.", model="cand-1")
-
-asyncio.run(run_model(make_cases(60), ten, Path(sys.argv[1]), use=USE, created_at=AT, concurrency=4))
-"""
-
-
-def start(run_dir: Path) -> "subprocess.Popen[str]":
-    """A process that answers ten cases and then hangs."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", WRITER, str(run_dir)]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
-    )
-
-
-def answered(run_dir: Path) -> int:
-    return len(read_log(run_dir / "responses.jsonl")[0])
-
-
-async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(
-    run_dir: Path,
-) -> None:
-    process = start(run_dir)
-    try:
-        await until(lambda: answered(run_dir) >= 8)
-        with pytest.raises(Locked):
-            await run_model(make_cases(60), Model(), run_dir, use=USE, created_at=AT)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    before = answered(run_dir)
-    assert 8 <= before < 20
-    model = Model()
-    result = await run_model(make_cases(60), model, run_dir, use=USE, created_at=AT)
-    assert result.calls == len(model.prompts) == 60 - before
-    assert result.states[AnswerState.OK] == 60
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

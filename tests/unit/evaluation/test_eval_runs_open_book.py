@@ -68,7 +68,7 @@ async def gone() -> Retriever:
 
 
 @settings(
-    max_examples=60,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from medlive.grader.reply import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 
@@ -46,21 +48,31 @@ def read(row: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def test_replies_are_read_as_they_must_be_but_for_those_marked_open() -> None:
+@pytest.fixture(scope="module")
+def states() -> list[dict[str, str]]:
+    """What the criteria of each reply are read as, in the order of `REPLIES`."""
+    return [read(row) for row in REPLIES]
+
+
+def test_replies_are_read_as_they_must_be_but_for_those_marked_open(
+    states: list[dict[str, str]],
+) -> None:
     wrong = [
         row
-        for row in REPLIES
-        if any(state not in row["want"][one] for one, state in read(row).items())
+        for row, found in zip(REPLIES, states, strict=True)
+        if any(state not in row["want"][one] for one, state in found.items())
     ]
     assert [row["reply"] for row in wrong] == [
         row["reply"] for row in REPLIES if row.get("open")
     ]
 
 
-def test_no_honest_reply_is_read_as_the_contrary() -> None:
-    for row in REPLIES:
+def test_no_honest_reply_is_read_as_the_contrary(
+    states: list[dict[str, str]],
+) -> None:
+    for row, found in zip(REPLIES, states, strict=True):
         if row["side"] == "honest":
-            for one, state in read(row).items():
+            for one, state in found.items():
                 assert state in {*row["want"][one], "ungraded"}, row
 
 

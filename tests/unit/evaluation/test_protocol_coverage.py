@@ -79,7 +79,7 @@ def graded(
     change: Callable[[int, EvaluationCase], EvaluationCase],
     skill: float = 0.6,
 ) -> Material:
-    cases = made_cases(60, criteria=8, change=change)
+    cases = made_cases(30, criteria=8, change=change)
     return [load_graded(made_run(cases, tmp_path / "run", "m", skill, missing=False))]
 
 
@@ -95,7 +95,7 @@ def test_a_grave_error_leaves_nothing_and_a_small_one_does(tmp_path: Path) -> No
     grave = graded(tmp_path / "grave", with_error(-9))
     small = graded(tmp_path / "small", with_error(-7))
     vetoed = [h for h in hits_of(grave[0]).values() if h and h.vetoed]
-    assert 0 < len(vetoed) < 60
+    assert 0 < len(vetoed) < 30
     assert {h.covered(1 / 3) for h in vetoed} == {0.0}
     assert not any(h and h.vetoed for h in hits_of(small[0]).values())
     strict, mild = (
@@ -107,13 +107,13 @@ def test_a_grave_error_leaves_nothing_and_a_small_one_does(tmp_path: Path) -> No
 
 
 def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
-    cases = made_cases(400)
+    cases = made_cases(150)
     run = load_graded(made_run(cases, tmp_path / "run", "m", 0.6, seed=2))
     table = Coverage().results([run], NOBODY).tables[0]
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["ungraded"]
     assert row["unanswered"]
-    assert int(row["cases"] or 0) + int(row["ungraded"]) + int(row["unanswered"]) == 400
+    assert int(row["cases"] or 0) + int(row["ungraded"]) + int(row["unanswered"]) == 150
     bare = replace(cases.cases[0], criteria=())
     less = replace(run, run=replace(run.run, cases=(bare, *cases.cases[1:])))
     assert run.answers[bare.case_id].gradable

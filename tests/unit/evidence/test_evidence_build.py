@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,14 @@ def corpus_file(path: Path, rows: list[dict[str, object]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the rows, to be copied before it is changed."""
+    folder = tmp_path_factory.mktemp("built")
+    build_index([open_corpus(corpus_file(folder / "a.jsonl", ROWS))], folder / "index")
+    return folder / "index"
 
 
 def hits_of(index: Path, query: str, k: int = 3) -> list[Hit]:
@@ -340,12 +349,10 @@ def _truncate(place: Path) -> None:
     ],
 )
 def test_a_damaged_or_foreign_index_is_refused_with_a_hint(
-    tmp_path: Path, damage: str
+    built: Path, tmp_path: Path, damage: str
 ) -> None:
-    index = tmp_path / "index"
-    manifest = build_index(
-        [open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index
-    )
+    index = Path(shutil.copytree(built, tmp_path / "index"))
+    manifest = read_manifest(index)
     data = index / manifest.data
     expected: type[EvidenceUnavailable] = IndexCorrupt
     match damage:
@@ -390,17 +397,17 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(
     with pytest.raises(expected) as caught:
         open_index(index)
     assert "medlive evidence build" in (caught.value.hint or "")
-    if damage != "dirs":
-        build_index([open_corpus(tmp_path / "a.jsonl")], index, fresh=True)
+    if damage in ("garbage", "engine"):
+        corpus = open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))
+        build_index([corpus], index, fresh=True)
         assert hits_of(index, "colchicine")
 
 
 @pytest.mark.parametrize("name", ["/etc/hostname", "../manifest.json", "a//b", "a\\b"])
 def test_an_index_that_names_files_elsewhere_is_refused(
-    tmp_path: Path, name: str
+    built: Path, tmp_path: Path, name: str
 ) -> None:
-    index = tmp_path / "index"
-    build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
+    index = Path(shutil.copytree(built, tmp_path / "index"))
     written = json.loads((index / MANIFEST).read_bytes())
     written["files"][0]["path"] = name
     (index / MANIFEST).write_text(json.dumps(written))

@@ -125,11 +125,11 @@ def test_the_index_digest_follows_encoder_kind_and_corpora(
 
 def test_vectors_of_other_encoders_stay(tmp_path: Path) -> None:
     index = tmp_path / "index"
-    a = open_corpus(corpus_file(tmp_path, "a", 40))
+    a = open_corpus(corpus_file(tmp_path, "a", 20))
     first, second = HashingEncoder(), HashingEncoder(salt="second")
     for encoder in (first, second, first):
         build_index([a], index, plan=plan(encoder))
-    assert len(first.passages) == 40
+    assert len(first.passages) == 20
 
 
 CHILD = """
@@ -247,7 +247,7 @@ def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> 
     for index, word in ((one, "gout"), (two, "lupi")):
         folder = tmp_path / word
         folder.mkdir()
-        corpus = open_corpus(corpus_file(folder, "a", 40, word=word))
+        corpus = open_corpus(corpus_file(folder, "a", 20, word=word))
         build_index([corpus], index, plan=plan(HashingEncoder()))
     manifests = [json.loads((index / MANIFEST).read_text()) for index in (one, two)]
     vectors = "dense/0/index.faiss"
@@ -274,7 +274,7 @@ def test_a_damaged_vector_that_is_kept_for_the_next_build_is_found_by_verificati
 ) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
     build_index(
-        [open_corpus(corpus_file(tmp_path, "a", 40))], index, plan=plan(encoder)
+        [open_corpus(corpus_file(tmp_path, "a", 20))], index, plan=plan(encoder)
     )
     verify_index(index)
     place = next((index / "vectors").rglob("*.vec"))
@@ -288,7 +288,7 @@ def test_a_damaged_vector_that_is_kept_for_the_next_build_is_found_by_verificati
 def test_a_manifest_that_names_another_encoder_is_refused(tmp_path: Path) -> None:
     index, other = tmp_path / "index", HashingEncoder(salt="other")
     build_index(
-        [open_corpus(corpus_file(tmp_path, "a", 40))],
+        [open_corpus(corpus_file(tmp_path, "a", 20))],
         index,
         plan=plan(HashingEncoder()),
     )
@@ -302,7 +302,7 @@ def test_a_manifest_that_names_another_encoder_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize("part", ["index.faiss", "gone"])
 def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
-    corpus = open_corpus(corpus_file(tmp_path, "a", 40))
+    corpus = open_corpus(corpus_file(tmp_path, "a", 20))
     manifest = build_index([corpus], index, plan=plan(encoder))
     place = index / manifest.data / "dense" / "0" / "index.faiss"
     if part == "gone":
@@ -342,7 +342,7 @@ def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> 
 
 
 def test_the_retriever_is_described_in_a_line(tmp_path: Path) -> None:
-    index, corpus = tmp_path / "default", open_corpus(corpus_file(tmp_path, "a", 40))
+    index, corpus = tmp_path / "default", open_corpus(corpus_file(tmp_path, "a", 20))
     assert describe_retriever(index).startswith("none: there is no evidence index at")
     day = f"{build_index([corpus], index).built_at:%Y-%m-%d}"
     words = f"index default of {day}, bm25 without vectors: no encoder was given"

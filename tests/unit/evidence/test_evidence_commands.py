@@ -50,7 +50,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "text": " ".join(chance.choices(WORDS, k=12)).capitalize()
             + f" for case{n}.",
         }
-        for n in range(200)
+        for n in range(60)
     ]
     place = tmp_path_factory.mktemp("corpus") / "notes.jsonl"
     place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -71,7 +71,7 @@ def test_the_commands_say_which_retriever_runs_and_why(
         "bm25 without vectors (no encoder for en: medlive evidence models --download medcpt"
         in " ".join(built.err.split())
     )
-    assert "200 passages, bm25 without vectors: no encoder" in " ".join(
+    assert "60 passages, bm25 without vectors: no encoder" in " ".join(
         built.out.split()
     )
     found = instance.here("evidence", "search", "fever case7", "-k", "2")

@@ -195,7 +195,7 @@ def test_parts_within_parts_are_read_once_and_damage_is_named(tmp_path: Path) ->
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255))
 def test_a_damaged_chapter_never_stops_the_others(
     tmp_path_factory: pytest.TempPathFactory, place: int, value: int

@@ -390,7 +390,7 @@ def test_damage_anywhere_costs_at_most_the_record_it_falls_in(
         assert log.problem_count
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.sampled_from([*SAMPLE, "<PubmedArticle>", "</PubmedArticle>", "x\n"]),
@@ -425,14 +425,14 @@ def test_a_gzip_without_end_is_left(
 ) -> None:
     monkeypatch.setattr(frames_module, "ARCHIVE_BYTES", 3_000_000)
     passages, log = read(
-        write(tmp_path / "a.xml.gz", article(1), " " * 20_000_000, article(2))
+        write(tmp_path / "a.xml.gz", article(1), " " * 6_000_000, article(2))
     )
     assert [p.id for p in passages] == ["pubmed:1:-.1"]
     assert log.problems[-1][1] == "the gzip unpacks to more than 3000000 bytes"
 
 
 def test_deep_nesting_is_read_or_reported(tmp_path: Path) -> None:
-    deep = f"<AbstractText>a{'<i>' * 200_000}b{'</i>' * 200_000}</AbstractText>"
+    deep = f"<AbstractText>a{'<i>' * 50_000}b{'</i>' * 50_000}</AbstractText>"
     passages, log = read(write(tmp_path / "a.xml", article(1, deep), article(2)))
     assert passages[-1].id == "pubmed:2:-.1"
     assert len(passages) + log.problem_count == 2

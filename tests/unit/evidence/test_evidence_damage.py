@@ -70,7 +70,7 @@ async def test_a_panic_of_the_engine_is_a_damaged_index(index: Path) -> None:
     (name,) = (entry.path for entry in manifest.files if entry.path.endswith(".term"))
     terms = index / manifest.data / name
     size, ended = len(terms.read_bytes()), 0
-    for position in range(0, size, max(1, size // 60)):
+    for position in range(0, size, max(1, size // 20)):
         flip(terms, position)
         try:
             await open_index(index).search(

@@ -32,6 +32,11 @@ def good(texts: list[str]) -> tuple[int, Any]:
     return 200, {"data": vectors(texts), "usage": {"total_tokens": 100 * len(texts)}}
 
 
+def always(status: int, value: Any) -> Answer:
+    """The same for whatever texts."""
+    return lambda _: (status, value)
+
+
 class Endpoint:
     """Answers as it is set to; keeps what was asked."""
 
@@ -65,7 +70,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=listening.serve_forever, args=(0.01,), daemon=True
+        ).start()
         state.url = f"http://127.0.0.1:{listening.server_port}/v1"
         yield state
         listening.shutdown()
@@ -93,28 +100,26 @@ def test_vectors_come_in_order_with_prompts_in_batches(
     np.testing.assert_array_equal(alone[0], first[5])
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        ((400, {"error": "no such model"}), "400"),
-        ((503, {}), "503"),
-        ((200, b"<html>"), "no embeddings"),
-        ((200, {"data": []}), "0 vectors for"),
-        ((200, {"data": [{"index": 0, "embedding": []}]}), "1 vectors for"),
-        ((200, {"data": [{"index": 0, "embedding": ["a"]}]}), "1 vectors for"),
-        ((200, b'{"data": [{"index": 0, "embedding": [NaN]}]}'), "1 vectors for"),
-        ((302, {}), "302"),
-    ],
-)
-def test_what_is_not_a_vector_is_refused(
-    server: Endpoint, answer: tuple[int, Any], message: str
-) -> None:
+NO_VECTORS: list[tuple[tuple[int, Any], str]] = [
+    ((400, {"error": "no such model"}), "400"),
+    ((503, {}), "503"),
+    ((200, b"<html>"), "no embeddings"),
+    ((200, {"data": []}), "0 vectors for"),
+    ((200, {"data": [{"index": 0, "embedding": []}]}), "1 vectors for"),
+    ((200, {"data": [{"index": 0, "embedding": ["a"]}]}), "1 vectors for"),
+    ((200, b'{"data": [{"index": 0, "embedding": [NaN]}]}'), "1 vectors for"),
+    ((302, {}), "302"),
+]
+
+
+def test_what_is_not_a_vector_is_refused(server: Endpoint) -> None:
     encoder = open_encoder("mine", settings=settings(server))
-    server.answer = lambda _: answer
-    with pytest.raises(EvidenceUnavailable, match=message):
-        encoder.encode_passages([("", "one"), ("", "two")])
-    with pytest.raises(EvidenceUnavailable):
-        open_encoder("mine", settings=settings(server))
+    for answer, message in NO_VECTORS:
+        server.answer = always(*answer)
+        with pytest.raises(EvidenceUnavailable, match=message):
+            encoder.encode_passages([("", "one"), ("", "two")])
+        with pytest.raises(EvidenceUnavailable):
+            open_encoder("mine", settings=settings(server))
 
 
 def test_a_short_outage_is_waited_out(server: Endpoint) -> None:

@@ -8,6 +8,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import get_args
@@ -370,8 +371,10 @@ def test_every_choice_of_articles_stands_for_publication_types() -> None:
 
 
 def test_the_command_indexes_what_is_whole_and_names_what_is_not(
-    publisher: Publisher, tmp_path: Path
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    at_once = tuple(replace(source, pause_s=0.0) for source in SOURCES)
+    monkeypatch.setattr("medlive.evidence.fetch.sources.SOURCES", at_once)
     put_medlineplus(publisher, "2026-10-05")
     path = put_dailymed(publisher, "rx", {"aa11": label_xml("aa11")})
     publisher.spoilt[path] = Spoilt(status=403)

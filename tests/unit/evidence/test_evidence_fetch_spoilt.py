@@ -4,7 +4,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -120,6 +120,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_is_named_and_costs_no_other(
     publisher: Publisher, tmp_path: Path, name: str
@@ -128,7 +129,7 @@ def test_a_broken_file_is_named_and_costs_no_other(
     spoilt, words = BROKEN[name]
     path = f"/pubmed/baseline/{FIRST}"
     publisher.spoilt[path] = replace(spoilt)
-    source = replace(source_at(publisher, "pubmed"), largest=2_000_000)
+    source = replace(source_at(publisher, "pubmed"), largest=300_000)
     outcome = fetch(source, tmp_path)
     assert len(outcome.failures) == 1
     assert words in outcome.failures[0]
@@ -260,15 +261,21 @@ LISTS = {
 }
 
 
+PUT: dict[str, Callable[[Publisher], object]] = {
+    "pubmed": put_two,
+    "statpearls": lambda p: put_book(p, "NBK430685", "Aspirin."),
+    "medlineplus": lambda p: put_medlineplus(p, "2026-10-05"),
+    "dailymed-rx": lambda p: put_dailymed(p, "rx", {"aa11": label_xml("aa11")}),
+}
+"""What is published of a corpus."""
+
+
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_that_cannot_be_read_removes_nothing(
     publisher: Publisher, tmp_path: Path, name: str
 ) -> None:
     corpus, path, page, words = LISTS[name]
-    put_two(publisher)
-    put_book(publisher, "NBK430685", "Aspirin.")
-    put_medlineplus(publisher, "2026-10-05")
-    put_dailymed(publisher, "rx", {"aa11": label_xml("aa11")})
+    PUT[corpus](publisher)
     source = source_at(publisher, corpus)
     fetch(source, tmp_path)
     before = held_files(tmp_path)
@@ -365,7 +372,7 @@ def test_real_hosts_need_a_contact_and_names_must_be_known() -> None:
 def test_a_host_that_goes_silent_is_asked_for_the_rest(
     publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("medlive.evidence.client.STALL_S", 0.3)
+    monkeypatch.setattr("medlive.evidence.client.STALL_S", 0.15)
     files = put_two(publisher)
     publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(hold_after=2000, times=1)
     outcome = fetch(source_at(publisher, "pubmed"), tmp_path)
@@ -391,7 +398,7 @@ async def test_a_list_that_drips_for_ever_ends_at_its_limit_of_time(
     drips: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("medlive.evidence.client.ATTEMPTS", 1)
-    monkeypatch.setattr("medlive.evidence.client.PAGE_S", 0.5)
+    monkeypatch.setattr("medlive.evidence.client.PAGE_S", 0.2)
     with dripping(drips) as port:
         async with Client(None, frozenset({f"127.0.0.1:{port}"})) as client:
             with pytest.raises(FetchFailed, match="TimeoutError"):

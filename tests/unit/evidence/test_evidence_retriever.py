@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from datetime import date
 from fractions import Fraction
@@ -35,11 +36,9 @@ NOUNS = (
     "psoriasis",
     "shingles",
     "glaucoma",
-    "sciatica",
-    "eczema",
 )
 DRUGS = ("colchicine", "salbutamol", "sumatriptan", "aciclovir", "timolol", "naproxen")
-TOPICS = ("dose", "relapse", "pregnancy", "children", "outlook")
+TOPICS = ("dose", "relapse", "children", "outlook")
 CORPORA = ("guidelines", "journals", "leaflets")
 
 
@@ -75,6 +74,19 @@ def build(folder: Path, encoder: HashingEncoder | None) -> Path:
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("hybrid"), HashingEncoder())
+
+
+@pytest.fixture(scope="module")
+def english(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index whose vectors are of English passages."""
+    encoder = HashingEncoder("medcpt", languages=("en",))
+    return build(tmp_path_factory.mktemp("english"), encoder)
+
+
+@pytest.fixture(scope="module")
+def words_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index without vectors."""
+    return build(tmp_path_factory.mktemp("words"), None)
 
 
 @pytest.fixture(scope="module")
@@ -291,10 +303,10 @@ def test_no_side_shows_what_a_filter_keeps_out(
     ],
 )
 def test_an_english_encoder_reads_english_only(
-    tmp_path: Path, query: Phrases, asked: str | None
+    english: Path, query: Phrases, asked: str | None
 ) -> None:
     encoder = HashingEncoder("medcpt", languages=("en",))
-    retriever = open_index(build(tmp_path, encoder), encoders=named(encoder))
+    retriever = open_index(english, encoders=named(encoder))
     encoder.query_batches.clear()
     [hits] = search(retriever, query)
     assert [text for batch in encoder.query_batches for text in batch] == (
@@ -320,7 +332,7 @@ def test_a_query_without_a_word_finds_nothing_on_any_side(
 
 @given(query=st.text(alphabet=st.characters(), max_size=200))
 @settings(
-    max_examples=30,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -366,9 +378,9 @@ class BackwardsReranker(Reranker):
 
 @pytest.mark.parametrize(("place", "byte"), [(8, 1), (21, 44), (26, 98), (200, 255)])
 def test_damaged_ordinals_are_a_damaged_index(
-    tmp_path: Path, place: int, byte: int
+    index: Path, tmp_path: Path, place: int, byte: int
 ) -> None:
-    folder = build(tmp_path, HashingEncoder())
+    folder = Path(shutil.copytree(index, tmp_path / "index"))
     manifest = read_manifest(folder)
     [ordinals] = (folder / manifest.data).rglob("ordinals.npy")
     data = bytearray(ordinals.read_bytes())
@@ -477,16 +489,15 @@ def test_words_alone_search_an_index_whose_encoder_is_gone_and_nothing_else_does
     assert search(open_index(index, retriever="bm25"), "gout")[0]
 
 
-def test_vectors_are_not_looked_for_in_an_index_without(tmp_path: Path) -> None:
-    index = build(tmp_path, None)
-    assert open_index(index).identity.retriever == "bm25"
+def test_vectors_are_not_looked_for_in_an_index_without(words_alone: Path) -> None:
+    assert open_index(words_alone).identity.retriever == "bm25"
     for name in ("dense", "hybrid"):
         with pytest.raises(UsageError):
-            open_index(index, retriever=name, encoders=named(HashingEncoder()))
+            open_index(words_alone, retriever=name, encoders=named(HashingEncoder()))
 
 
-def test_several_phrases_are_fused_without_vectors(tmp_path: Path) -> None:
-    words = open_index(build(tmp_path, None))
+def test_several_phrases_are_fused_without_vectors(words_alone: Path) -> None:
+    words = open_index(words_alone)
     [hits] = search(words, ("colchicine", "salbutamol"), k=20)
     assert {(s.side, s.phrase) for h in hits for s in h.sides} == {
         ("lexical", 0),

@@ -207,7 +207,7 @@ async def test_a_query_of_the_engines_syntax_finds_nothing_but_its_words(
 
 @given(query=st.text(alphabet=st.characters(), max_size=300))
 @settings(
-    max_examples=60,
+    max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     deadline=None,
 )
@@ -221,7 +221,7 @@ def test_any_text_is_a_query(retriever: IndexRetriever, query: str) -> None:
     day=st.dates(date(1999, 1, 1), date(2013, 1, 1)), disease=st.sampled_from(DISEASES)
 )
 @settings(
-    max_examples=60,
+    max_examples=20,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     deadline=None,
 )
@@ -298,9 +298,9 @@ async def test_searches_at_once_give_what_one_gives(retriever: IndexRetriever) -
     ]
     alone = await retriever.search([(q,) for q in queries], k=3)
     at_once = await asyncio.gather(
-        *(retriever.search([(q,)], k=3) for q in queries * 4)
+        *(retriever.search([(q,)], k=3) for q in queries * 2)
     )
-    assert [hits for [hits] in at_once] == alone * 4
+    assert [hits for [hits] in at_once] == alone * 2
 
 
 async def test_no_queries_no_answers(retriever: IndexRetriever) -> None:

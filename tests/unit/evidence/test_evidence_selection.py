@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.evidence.excerpts.excerpt import (
@@ -221,6 +221,7 @@ def check_selection(
                     assert squeezed in "".join(own_text.split())
 
 
+@settings(max_examples=10)
 @given(claims_and_hits(), st.integers(1, 6), st.integers(0, 1200))
 def test_a_selection_keeps_its_budget_and_gives_each_text_once(
     given_case: tuple[list[list[str]], list[list[Hit]]], most: int, tokens: int
@@ -269,6 +270,7 @@ def real_passages() -> Iterator[Passage]:
                 yield passage(f"{name}:{number}:s.1", json.loads(line)["text"][:4000])
 
 
+@pytest.mark.thorough
 def test_real_texts_keep_the_same_promises() -> None:
     if not REAL.is_dir():
         pytest.skip("the real evidence is not here: shared/realdata/evidence")

@@ -12,7 +12,7 @@ from unittest import mock
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
@@ -135,6 +135,7 @@ def test_ordinary_text_stays_as_it_is() -> None:
         )
 
 
+@settings(max_examples=8)
 @given(password=passwords)
 def test_a_database_given_by_parts_is_reached_whatever_its_password_holds(
     password: str,

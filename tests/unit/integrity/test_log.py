@@ -46,7 +46,7 @@ def test_rows_come_back_as_they_were(
     assert read_log(path) == (rows, [])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=40),

@@ -91,7 +91,9 @@ def test_minisign_verifies_ours_and_signs_with_our_key(tmp_path: Path) -> None:
 
 
 @needs_minisign
-@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize(
+    "encrypted", [False, pytest.param(True, marks=pytest.mark.thorough)]
+)
 def test_a_key_that_minisign_made_is_read_or_refused(
     tmp_path: Path, encrypted: bool
 ) -> None:

@@ -234,9 +234,9 @@ def test_what_json_cannot_hold_is_refused(value: float) -> None:
 
 def test_a_long_hostile_text_is_quick() -> None:
     text = (
-        ("<|im_start|>\u200b\U000e0041[INST]### `" * 20_000)
-        + "[" * 100_000
-        + "#" * 100_000
-        + "\nUser" * 50_000
+        ("<|im_start|>\u200b\U000e0041[INST]### `" * 4_000)
+        + "[" * 20_000
+        + "#" * 20_000
+        + "\nUser" * 10_000
     )
     assert read_inputs(render(request({"a": text}))[1:]) == {"a": neutralise(text)}

@@ -159,6 +159,7 @@ MENDED: dict[str, Step] = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("case", MENDED)
 async def test_rubbish_is_asked_again_until_it_is_an_answer(case: str) -> None:
     reply, asked = await ask([MENDED[case], ok(GOOD)])
@@ -167,7 +168,7 @@ async def test_rubbish_is_asked_again_until_it_is_an_answer(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["429 without", "503 page", "null content", "10 MB", "hangs up"]
+    "case", ["429 without", "503 page", "null content", "hangs up"]
 )
 async def test_endless_rubbish_ends_as_unavailable_with_host_and_cause(
     case: str,
@@ -182,9 +183,9 @@ async def test_endless_rubbish_ends_as_unavailable_with_host_and_cause(
 
 @pytest.mark.parametrize("step", [slow(30, ok(GOOD)), drips])
 async def test_a_slow_endpoint_costs_the_timeout_and_no_more(step: Step) -> None:
-    error, asked = await ask([step], timeout_s=0.5, max_retries=1)
+    error, asked = await ask([step], timeout_s=0.25, max_retries=1)
     assert isinstance(error, EndpointUnavailable)
-    assert "no answer within 0.5 s" in error.message
+    assert "no answer within 0.25 s" in error.message
     assert asked == 2
 
 
@@ -200,9 +201,9 @@ async def test_a_dead_endpoint_is_unavailable() -> None:
 @pytest.mark.parametrize("form", ["seconds", "date"])
 async def test_retry_after_is_waited_for_by_every_call(form: str) -> None:
     wait = (
-        "1"
+        "0.5"
         if form == "seconds"
-        else format_datetime(now() + timedelta(seconds=3), usegmt=True)
+        else format_datetime(now() + timedelta(seconds=2), usegmt=True)
     )
     async with bad_endpoint([fails(429, Retry_After=wait), ok(GOOD)]) as endpoint:
         asker = engine(endpoint.url)
@@ -210,7 +211,7 @@ async def test_retry_after_is_waited_for_by_every_call(form: str) -> None:
         first = asyncio.create_task(asker.answer(REQUEST))
         await until(lambda: endpoint.asked)
         await asker.answer(REQUEST)
-        assert time.perf_counter() - started > 0.9
+        assert time.perf_counter() - started > 0.4
         await first
         await asker.aclose()
 
@@ -329,6 +330,7 @@ async def test_why_an_endpoint_stopped_is_understood(
     assert (reply.finish, reply.text, asked) == (finish, GOOD, 1)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "reason",
     ["tool_calls", "function_call", "error", "insufficient_system_resource", 7, ["a"]],
@@ -402,7 +404,7 @@ async def test_the_reply_itself_is_left_as_it_is() -> None:
 async def test_no_more_than_the_agreed_calls_are_under_way() -> None:
     async with bad_endpoint([slow(0.02, ok(GOOD))]) as endpoint:
         asker = engine(endpoint.url, concurrency=5)
-        await asyncio.gather(*(asker.answer(REQUEST) for _ in range(40)))
+        await asyncio.gather(*(asker.answer(REQUEST) for _ in range(15)))
         await asker.aclose()
         assert endpoint.most_under_way == 5
 

@@ -15,6 +15,8 @@ from tests.support.bad_endpoint import completion
 from tests.support.engines import engine_at
 
 KEY = "sk-transport-1"
+LONG = b" " * 8_000_000
+PACKED = gzip.compress(LONG, 1)
 REQUEST = Request(
     "grader.criterion",
     Prompt("grader.criterion", "p"),
@@ -52,14 +54,13 @@ async def ask(url: str) -> str:
 @pytest.mark.parametrize("packed", [True, False])
 async def test_no_more_is_read_than_is_allowed(status: int, packed: bool) -> None:
     async def flood(_: web.Request) -> web.Response:
-        body = b" " * 8_000_000
         if packed:
             return web.Response(
-                body=gzip.compress(body),
+                body=PACKED,
                 status=status,
                 headers={"Content-Encoding": "gzip"},
             )
-        return web.Response(body=body, status=status)
+        return web.Response(body=LONG, status=status)
 
     async with serving(flood) as url:
         assert "is longer than" in await ask(f"{url}/v1")

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.llm.reading import NoObject, is_refusal, read_object
@@ -132,12 +132,14 @@ def test_any_object_comes_back_as_it_was_or_not_at_all(
     assert json.dumps(read) == json.dumps(_clean(value))
 
 
+@settings(max_examples=12)
 @given(objects, objects, st.text("abc ,.\n", max_size=9))
 def test_of_two_objects_none_is_chosen(one: Any, two: Any, between: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         read_object(json.dumps(one) + between + json.dumps(two))
 
 
+@settings(max_examples=12)
 @given(objects, st.data())
 def test_a_cut_object_is_none(value: Any, data: st.DataObject) -> None:
     text = json.dumps(value)

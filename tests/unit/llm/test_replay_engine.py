@@ -244,6 +244,7 @@ async def test_every_attempt_is_counted_with_what_it_took(tmp_path: Path) -> Non
 TOOL_CALL = sends(completion(None, finish="tool_calls", tool_calls=[{"id": "1"}]))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("limit", "most"),
     [({"max_calls": 5}, 5), ({"max_tokens": 3300}, 3), ({"max_usd": 0.0033}, 3)],

@@ -121,7 +121,7 @@ def ask(task: str, inputs: dict[str, Any]) -> Any:
     return REPLIES[task].model_validate_json(json.dumps(ANSWERS[task](inputs)))
 
 
-@settings(deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(threads())
 def test_every_quote_stands_in_the_message_it_names(thread: dict[str, Any]) -> None:
     texts = {m["id"]: m for m in thread["messages"]}
@@ -139,7 +139,7 @@ def test_every_quote_stands_in_the_message_it_names(thread: dict[str, Any]) -> N
             assert found.quote in texts[found.message_id]["text"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     LANGUAGE,
     TEXT,
@@ -183,7 +183,7 @@ def test_verdicts_cite_what_they_were_given(
     assert not veto.could_hurt
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     LANGUAGE,
     TEXT,
@@ -211,7 +211,7 @@ def test_each_claim_is_its_advice(
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     LANGUAGE,
     st.lists(st.sampled_from(SEEDS[:8] + SEEDS[16:22]), min_size=1, max_size=10),
@@ -236,7 +236,7 @@ def test_a_text_answers_its_own_questions_with_yes(
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(LANGUAGE, st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6))
 def test_the_controller_answers_for_each_element_once(
     language: str | None, given_: list[tuple[str, ...]]
@@ -260,7 +260,7 @@ def test_the_controller_answers_for_each_element_once(
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(threads())
 def test_what_the_screener_says_the_controller_supports(thread: dict[str, Any]) -> None:
     """Extraction adds nothing, so the Controller's own check must agree."""
@@ -279,7 +279,7 @@ def test_what_the_screener_says_the_controller_supports(thread: dict[str, Any]) 
         assert verdict.supported, (elements[int(verdict.id)], verdict.reason)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(threads())
 def test_the_same_thread_gets_the_same_answer(thread: dict[str, Any]) -> None:
     rule = ANSWERS["screener.extract"]

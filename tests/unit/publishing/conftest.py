@@ -17,12 +17,12 @@ from tests.support.fetching import Web
 from tests.support.snapshots import Line, build_line
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def line(tmp_path_factory: pytest.TempPathFactory) -> Line:
     return build_line(tmp_path_factory.mktemp("line"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def published(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A published folder, not to be changed."""
     root = tmp_path_factory.mktemp("public")

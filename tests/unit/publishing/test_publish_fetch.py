@@ -160,6 +160,7 @@ async def test_an_earlier_try_is_gone_on_with_and_its_faults_are_mended(
     assert {n.removeprefix(f"{NAME}/") for n in server.asked} - small == fetched
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "spoil",
     [

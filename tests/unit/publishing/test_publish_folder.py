@@ -374,7 +374,13 @@ def write_errata(folder: Path, said: Errata, key: SecretKey | None) -> None:
     write_errata_file(folder, said, signer)
 
 
-@pytest.mark.parametrize("kind", [WithdrawalKind.TAKEDOWN, WithdrawalKind.PRIVACY])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        WithdrawalKind.TAKEDOWN,
+        pytest.param(WithdrawalKind.PRIVACY, marks=pytest.mark.thorough),
+    ],
+)
 def test_what_was_taken_down_before_it_was_published_is_not_sent(
     line: Line, target: FolderTarget, kind: WithdrawalKind
 ) -> None:

@@ -1,4 +1,4 @@
-"""The report's figures: images that run nothing, with any name, the same bytes."""
+"""The report's figures: images that run nothing, with any name."""
 
 import base64
 import re
@@ -19,7 +19,7 @@ CUTOFF = {"cutoff": "2025-02", "cutoff_source": "card", "confidence": "stated"}
 
 
 def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> None:
-    cases = made_cases(12, months=6)
+    cases = made_cases(4, months=2)
     names = [f"{EVIL} 1", "b", f"{EVIL} 3"]
     runs = []
     for place, name in enumerate(names):
@@ -28,13 +28,9 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
         runs.append(replace(run, grader=replace(run.grader, engine="rules")))
     registry = Registry.model_validate({"candidates": {"b": CUTOFF}})
     table = score_runs(runs, draws=20, registry=registry, allow=EVERYTHING)
-    pages = []
-    for name in ("one", "two"):
-        out = write_report(table, tmp_path / name, registry=registry)
-        pages.append(out.read_text("utf-8"))
-    assert pages[0] == pages[1]
+    page = write_report(table, tmp_path / "out", registry=registry).read_text("utf-8")
     images = re.findall(
-        r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]+)">', pages[0]
+        r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]+)">', page
     )
     assert [alt.split(".")[0] for _, alt in images] == [f"Overall score{MARK}"]
     for data, _ in images:

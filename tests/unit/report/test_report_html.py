@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.report.html import file_name, format_p
@@ -19,6 +19,7 @@ def test_no_p_is_said_to_be_nothing() -> None:
     ]
 
 
+@settings(max_examples=10)
 @given(st.lists(st.text(), min_size=2, max_size=12, unique=True))
 def test_every_case_has_a_file_of_its_own_that_any_system_can_name(
     ids: list[str],

@@ -69,7 +69,7 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
     with pytest.raises(UsageError):
         read_meta(tmp_path / "meta.json", {"sha256:b"})
     html = write_report(
-        table_of(tmp_path, n=4), tmp_path / "out", metas=(read,)
+        table_of(tmp_path, models=1, n=2), tmp_path / "out", metas=(read,)
     ).read_text("utf-8")
     part = html.split('<section id="reliability">')[1].split("</section>")[0]
     for text in (
@@ -96,7 +96,7 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
 def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(
     tmp_path: Path,
 ) -> None:
-    table = table_of(tmp_path, models=2, n=20)
+    table = table_of(tmp_path, models=2, n=8)
     audited = table.models[1].run
     candidates = find_bottom(audited).candidates
     assert len(candidates) > 4

@@ -30,9 +30,13 @@ from tests.support.runs import made_cases, made_run
 
 
 def table_of(
-    root: Path, skills: dict[str, float], n: int = 120, cutoffs: tuple[str, ...] = ()
+    root: Path,
+    skills: dict[str, float],
+    n: int = 120,
+    cutoffs: tuple[str, ...] = (),
+    months: int = 12,
 ) -> ScoreTable:
-    cases = made_cases(n, months=12)
+    cases = made_cases(n, months=months)
     runs = [
         load_graded(made_run(cases, root / f"r{k}", name, s))
         for k, (name, s) in enumerate(skills.items())
@@ -57,7 +61,7 @@ def table_of(
 def test_who_leads_and_with_whom_it_is_tied_is_what_the_table_says(
     tmp_path: Path, skills: dict[str, float]
 ) -> None:
-    table = table_of(tmp_path, skills)
+    table = table_of(tmp_path, skills, n=36, months=2)
     said = summarise(analyse(table))
     first = table.models[0]
     assert f"{first.label} " in said["Who leads"]
@@ -96,7 +100,9 @@ def test_the_ranking_after_every_cutoff_goes_first_unless_it_rests_on_few_cases(
 
 
 def test_what_is_missing_is_counted_over_all_models(tmp_path: Path) -> None:
-    table = table_of(tmp_path, {"a": 0.7, "b": 0.4}, cutoffs=("2025-03",))
+    table = table_of(
+        tmp_path, {"a": 0.7, "b": 0.4}, n=60, cutoffs=("2025-03",), months=6
+    )
     said = summarise(analyse(table))["Missing or wrong"]
     rates = [model.rates for model in table.models]
     ungraded, unanswered = (
@@ -138,7 +144,7 @@ def test_cases_that_no_score_is_defined_for_are_counted(tmp_path: Path) -> None:
 
 
 def test_one_model_and_no_score_are_said_in_words(tmp_path: Path) -> None:
-    alone = table_of(tmp_path / "a", {"a": 0.7}, n=20)
+    alone = table_of(tmp_path / "a", {"a": 0.7}, n=20, months=2)
     said = summarise(analyse(alone))
     assert "; no other model is ranked." in said["Who leads"]
     assert said["Who leads"].endswith("Fewer than 30 cases: no result.")
@@ -155,7 +161,7 @@ def test_a_leader_that_nothing_is_compared_with_is_tied_with_all() -> None:
 
 
 def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
-    table = table_of(tmp_path, {"a": 0.7, "b": 0.4}, n=40)
+    table = table_of(tmp_path, {"a": 0.7, "b": 0.4}, n=40, months=2)
     report = analyse(table)
     verdicts = [
         (model.label, case, criterion, model.run.grades[case.case_id][criterion.id].met)

@@ -556,8 +556,12 @@ async def test_an_ungraded_criterion_fails_the_thread() -> None:
     ("together", "alone"),
     [
         (forgetting, 1),
-        ({"answers": []}, len(Probe)),
-        ({"answers": [{"id": ["r1"], "grades": []}]}, len(Probe)),
+        pytest.param({"answers": []}, len(Probe), marks=pytest.mark.thorough),
+        pytest.param(
+            {"answers": [{"id": ["r1"], "grades": []}]},
+            len(Probe),
+            marks=pytest.mark.thorough,
+        ),
         ("no JSON", len(Probe)),
     ],
 )
@@ -639,6 +643,7 @@ PROBERS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", PROBERS)
 async def test_a_prober_that_does_otherwise_fails_the_thread_by_name(name: str) -> None:
     reply, reason, words = PROBERS[name]

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.curation.agent import Agent
@@ -189,6 +189,7 @@ criteria = st.builds(
 )
 
 
+@settings(max_examples=10)
 @given(st.sampled_from(["en", "zh"]), st.lists(criteria, max_size=30))
 def test_dropping_leaves_only_faults_of_the_whole(
     language: str, drawn: list[Criterion]

@@ -58,6 +58,18 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def content(published: Path) -> Content:
+    """What a site shows of the snapshot and the bundles as they are."""
+    return read_content(
+        Inputs(
+            snapshots=published / "snapshots",
+            bundles=published / "bundles",
+            draws=DRAWS,
+        )
+    )
+
+
 @pytest.fixture
 def inputs(published: Path, tmp_path: Path) -> Inputs:
     """A copy of the snapshot and the bundles, to be changed."""
@@ -91,34 +103,21 @@ def test_every_template_uses_the_fields_of_the_page_alone() -> None:
         assert used - own <= known, name
 
 
-def test_any_web_server_may_read_the_files(inputs: Inputs, tmp_path: Path) -> None:
+def test_any_web_server_may_read_the_files(tmp_path: Path) -> None:
     umask = os.umask(0o077)
     try:
-        write_site(site_files(read_content(inputs)), tmp_path / "out")
+        write_site({"index.html": b"x", "cases/one.html": b"x"}, tmp_path / "out")
     finally:
         os.umask(umask)
     for path in (tmp_path / "out", *(tmp_path / "out").rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644)
 
 
-def test_a_model_costs_the_tokens_of_its_answers(inputs: Inputs) -> None:
-    for model in read_content(inputs).boards[0].models:
+def test_a_model_costs_the_tokens_of_its_answers(content: Content) -> None:
+    for model in content.boards[0].models:
         answers = sum(a.gradable for a in model.score.run.answers.values())
         # As the tests' model counts each answer
         assert model.tokens == (10 * answers, 2 * answers)
-
-
-def test_tokens_are_unknown_where_an_answer_has_no_count(
-    inputs: Inputs, tmp_path: Path
-) -> None:
-    made = graded(inputs.snapshots / f"medlive-{VERSION}", tmp_path / "third", "third")
-    answers = dict(made.answers)
-    first = next(iter(answers))
-    answers[first] = replace(answers[first], usage={})
-    files = make_bundle(replace(made, answers=answers), draws=DRAWS)
-    (inputs.bundles / "third.zip").write_bytes(archive(files))
-    tokens = {m.name: m.tokens for m in read_content(inputs).boards[0].models}
-    assert [name for name, known in tokens.items() if known is None] == ["third"]
 
 
 def withdraw(inputs: Inputs, *case_ids: str) -> None:
@@ -140,9 +139,8 @@ def withdraw(inputs: Inputs, *case_ids: str) -> None:
 
 
 def test_models_and_cases_are_shown_and_nothing_of_theirs_is_markup(
-    inputs: Inputs,
+    content: Content,
 ) -> None:
-    content = read_content(inputs)
     (board,) = content.boards
     assert {model.name for model in board.models} == {"first", "x" * 200}
     pages = built(content)
@@ -154,9 +152,8 @@ def test_models_and_cases_are_shown_and_nothing_of_theirs_is_markup(
     assert "&lt;script&gt;" in pages[f"cases/{IDS[0]}.html"]
 
 
-def test_the_same_inputs_make_the_same_bytes(inputs: Inputs) -> None:
-    first, second = (site_files(read_content(inputs)) for _ in range(2))
-    assert first == second
+def test_the_same_inputs_make_the_same_bytes(content: Content, inputs: Inputs) -> None:
+    assert site_files(content) == site_files(read_content(inputs))
 
 
 def test_a_withdrawn_case_is_on_no_page(inputs: Inputs) -> None:
@@ -177,10 +174,10 @@ def test_a_withdrawn_case_is_on_no_page(inputs: Inputs) -> None:
 
 @pytest.mark.parametrize("version", ["2026.W40", VERSION])
 def test_a_withdrawn_criterion_is_known_by_its_snapshot_too(
-    inputs: Inputs, version: str
+    content: Content, inputs: Inputs, version: str
 ) -> None:
     """Criteria of a later revision may have the ids that others had."""
-    (first, *_), name = read_content(inputs).cases[IDS[1]].criteria, IDS[1]
+    (first, *_), name = content.cases[IDS[1]].criteria, IDS[1]
     entry = Erratum(
         id=1,
         issued_at=datetime(2026, 11, 22, tzinfo=UTC),
@@ -193,8 +190,8 @@ def test_a_withdrawn_criterion_is_known_by_its_snapshot_too(
         fixed_in=None,
     )
     (inputs.snapshots / "errata.json").write_text(Errata(entries=(entry,)).text())
-    content = read_content(replace(inputs, bundles=None))
-    assert (first in content.cases[name].criteria) is (version != VERSION)
+    left = read_content(replace(inputs, bundles=None))
+    assert (first in left.cases[name].criteria) is (version != VERSION)
 
 
 def test_bundles_of_a_withdrawn_snapshot_are_left_out(inputs: Inputs) -> None:
@@ -220,12 +217,17 @@ def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
     assert "already ranked with first.zip" in built(content)["leaderboard.html"]
 
 
-def test_a_bundle_whose_verdicts_people_check_blind_is_left_out(
+def test_tokens_may_be_unknown_and_a_bundle_that_people_check_blind_is_left_out(
     inputs: Inputs, tmp_path: Path
 ) -> None:
     made = graded(inputs.snapshots / f"medlive-{VERSION}", tmp_path / "third", "third")
-    (inputs.bundles / "third.zip").write_bytes(archive(make_bundle(made, draws=DRAWS)))
-    assert "third" in read_content(inputs).models
+    answers = dict(made.answers)
+    first = next(iter(answers))
+    answers[first] = replace(answers[first], usage={})
+    files = make_bundle(replace(made, answers=answers), draws=DRAWS)
+    (inputs.bundles / "third.zip").write_bytes(archive(files))
+    tokens = {m.name: m.tokens for m in read_content(inputs).boards[0].models}
+    assert [name for name, known in tokens.items() if known is None] == ["third"]
     items = items_of(made.run.cases, made.answers)
     content = read_content(replace(inputs, checked=frozenset(list(items)[-1:])))
     assert content.models == {"first", "x" * 200}
@@ -239,7 +241,7 @@ def test_a_site_that_cannot_be_made_is_not_the_one_before(
     inputs: Inputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one before may show what people rate blind now."""
-    site = LiveSite(inputs)
+    site = LiveSite(replace(inputs, bundles=None))
     before = site.files({VERSION: "sha256:"}, frozenset())
     changed = {VERSION: "sha256:"}, frozenset({"an item"})
 
@@ -317,14 +319,14 @@ def test_an_empty_folder_makes_a_site_that_says_so(tmp_path: Path) -> None:
 
 
 def test_a_board_of_one_model_is_shown(tmp_path: Path) -> None:
-    board = made_board(made_graded(tmp_path, models=1, cases=20))
+    board = made_board(made_graded(tmp_path, models=1, cases=6))
     page = built(Content(boards=[board]))["leaderboard.html"]
     assert "model-0" in page
     assert "1 to 1" in page
 
 
 def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
-    board = made_board(made_graded(tmp_path, models=3, cases=40))
+    board = made_board(made_graded(tmp_path, models=3, cases=24))
     (shared,) = shared_scales([board, replace(board, slug="board-2")])
     assert shared.boards == ("board-1", "board-2")
     means = {model.name: model.score.overall.value for model in board.models}
@@ -344,20 +346,22 @@ def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
         assert f'<td class="n">{100 * row.value:.1f}</td>' in line.split("</tr>")[0]
 
 
-@pytest.mark.parametrize(
-    "other", [{"model": "another"}, {"judge": "sha256:" + "0" * 64}], ids=str
-)
-def test_boards_of_other_graders_are_never_on_one_scale(
-    tmp_path: Path, other: dict[str, Any]
-) -> None:
-    runs = made_graded(tmp_path, models=2, cases=20)
-    board = made_board(runs)
-    others = []
-    for made in runs:
-        assert made.grader is not None
-        others.append(replace(made, grader=replace(made.grader, **other)))
-    scales = shared_scales([board, made_board(others)])
-    assert [shared.boards for shared in scales] == [("board-1",), ("board-1",)]
+@pytest.mark.thorough
+def test_boards_of_other_graders_are_never_on_one_scale(tmp_path: Path) -> None:
+    runs = made_graded(tmp_path, models=2, cases=6)
+    boards = [made_board(runs)]
+    changes: list[dict[str, Any]] = [
+        {"model": "another"},
+        {"judge": "sha256:" + "0" * 64},
+    ]
+    for change in changes:
+        others = []
+        for made in runs:
+            assert made.grader is not None
+            others.append(replace(made, grader=replace(made.grader, **change)))
+        boards.append(made_board(others))
+    scales = shared_scales(boards)
+    assert [shared.boards for shared in scales] == [("board-1",)] * 3
 
 
 @pytest.mark.thorough
@@ -390,9 +394,8 @@ def test_a_damaged_file_of_hard_cases_is_refused(tmp_path: Path) -> None:
 
 
 def test_files_of_snapshots_are_linked_where_they_are_published(
-    inputs: Inputs,
+    content: Content,
 ) -> None:
-    content = read_content(inputs)
     # The pages replace a folder, so no snapshot lies beside them.
     assert f"medlive-{VERSION}/" not in built(content)["downloads.html"]
     address = "https://data.example/medlive/"

@@ -84,7 +84,7 @@ def some_errata(draw: st.DrawFn) -> Errata:
     return Errata(entries=tuple(draw(erratum(number)) for number in numbers))
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(some_errata(), st.sampled_from(WEEKS))
 def test_errata_come_back_as_they_went_and_tell_whom_they_affect(
     errata: Errata, version: str

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, CheckFailed, UsageError
@@ -288,7 +288,8 @@ ENTRY = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(ENTRY), st.lists(ENTRY), st.data())
+@settings(max_examples=12)
+@given(st.lists(ENTRY, max_size=3), st.lists(ENTRY, max_size=3), st.data())
 def test_a_ledger_reads_as_it_was_written_and_every_other_spelling_is_a_fault(
     tmp_path_factory: pytest.TempPathFactory,
     one: list[dict[str, Any]],

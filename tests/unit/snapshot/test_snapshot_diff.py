@@ -183,6 +183,7 @@ def _swap(text: str) -> str:
     return "".join([*rows[:2], rows[3], rows[2], *rows[4:]])
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("name", "spoil"),
     [

@@ -128,6 +128,7 @@ def test_the_digest_changes_with_every_byte_of_a_module_that_decides(
         (tmp_path / name).write_bytes(whole)
 
 
+@pytest.mark.thorough
 def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() -> None:
     script = (
         "import sys; read = []\n"

@@ -129,6 +129,7 @@ def test_coreutils_and_minisign_agree(releases: Line, tmp_path: Path) -> None:
     assert "version:2026.W45" in done.stdout
 
 
+@pytest.mark.thorough
 def test_without_pyarrow_only_the_parquet_step_is_left_out(
     releases: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_without_pyarrow_only_the_parquet_step_is_left_out(
     assert done.stdout == "[13]\n", done.stderr
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -230,6 +232,7 @@ def test_files_and_lines_beyond_measure_are_not_read(
     assert not verify_snapshot(path).ok
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "text",
     [b"[" * 5_000_000, b"\0" * 5_000_000, b"\xff" * 100, b"", b"0" * 64 + b"  .\n"],

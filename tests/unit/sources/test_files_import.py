@@ -202,7 +202,7 @@ def test_an_overlong_line_is_not_kept_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "IMPORT_LINE_BYTES", 5_000)
-    (tmp_path / "threads.jsonl").write_bytes(b"x" * 50_000_000 + b"\n" + line())
+    (tmp_path / "threads.jsonl").write_bytes(b"x" * 20_000_000 + b"\n" + line())
     tracemalloc.start()
     found = list(read_threads(tmp_path / "threads.jsonl", handle_key=KEY))
     peak = tracemalloc.get_traced_memory()[1]

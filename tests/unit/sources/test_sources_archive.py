@@ -149,7 +149,7 @@ some_pages = st.builds(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(given_pages=st.lists(some_pages, min_size=1, max_size=4))
 def test_every_page_comes_back_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, given_pages: list[Fetched]
@@ -268,7 +268,7 @@ def test_a_full_disk_leaves_the_file_as_it_was_and_it_can_be_closed(
 
 
 def test_a_big_page_comes_back(tmp_path: Path) -> None:
-    body = random.Random(1).randbytes(8 * 1024 * 1024)
+    body = random.Random(1).randbytes(3 * 1024 * 1024)
     path = tmp_path / "a.warc.gz"
     places = written(path, [a_page(1, body=body), a_page(2)])
     assert read_page(path, places[0]).body == body

@@ -124,7 +124,7 @@ def test_one_odd_run_does_not_move_what_the_others_are_compared_with() -> None:
 def test_chance_seldom_raises_an_alarm() -> None:
     chance = random.Random(3)
     alarms = 0
-    for _ in range(1500):
+    for _ in range(500):
         share = chance.choice((0.2, 0.5, 0.9))
         weeks = []
         for _ in range(9):
@@ -138,7 +138,7 @@ def test_chance_seldom_raises_an_alarm() -> None:
             )
         alarms += bool(fallen(weeks[0], weeks[1:]))
     assert (
-        alarms <= 8
+        alarms <= 3
     )  # far below CHANCE a run, as a share must be far from its median besides
 
 

@@ -22,7 +22,7 @@ from tests.support.site_pages import PAGES, URLS
 FILES = sorted(path for path in PAGES.glob("*/*") if path.suffix in (".html", ".json"))
 FORM = (("branch", "case"), ("page", "1"), ("size", "20"), ("_token", "t"))
 fuzzed = settings(
-    max_examples=15, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=8, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -75,6 +75,7 @@ def test_any_bytes(site: str, body: bytes) -> None:
         check(result)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("file", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
 @fuzzed
 @given(data=st.data())
@@ -102,6 +103,7 @@ def test_pieces_of_a_page_lost_doubled_and_moved(
         check(result)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("file", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_pages_cut_and_bytes_flipped_at_regular_places(file: Path) -> None:
     body = file.read_bytes()
@@ -109,7 +111,7 @@ def test_pages_cut_and_bytes_flipped_at_regular_places(file: Path) -> None:
     for at in range(0, len(body), step):
         for result in enter(file.parent.name, body[:at]):
             check(result)
-        for flip in (0x01, 0x80, 0xFF):
+        for flip in (0x01, 0x80):
             flipped = body[:at] + bytes([body[at] ^ flip]) + body[at + 1 :]
             for result in enter(file.parent.name, flipped):
                 check(result)
@@ -195,6 +197,7 @@ def calls(work: Callable[[], list[object]]) -> tuple[int, list[object]]:
     return count, results
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", sorted(GROWING))
 def test_twice_the_page_is_at_most_twice_the_work(kind: str) -> None:
     site, made = GROWING[kind]
@@ -211,7 +214,7 @@ def test_twice_the_page_is_at_most_twice_the_work(kind: str) -> None:
 
 
 HOSTILE: dict[str, bytes] = {
-    "nested tags": b"<div>" * 100_000,
+    "nested tags": b"<div>" * 30_000,
     "siblings": b"<div></div>" * 50_000,
     "attributes": b"<p " + b" ".join(b"a%d" % n for n in range(50_000)) + b">",
     "attributes without spaces": b"<p "
@@ -223,7 +226,7 @@ HOSTILE: dict[str, bytes] = {
     "one attribute": b'<p title="' + b"a " * 1_000_000 + b'">',
     "entities": b"&amp;lt;" * 200_000,
     "json-ld nested": b'<script type="application/ld+json">'
-    + b'{"mainEntity":' * 100_000
+    + b'{"mainEntity":' * 30_000
     + b"</script>",
     "json-ld numbers": b'<script type="application/ld+json">{"@type":"Question","dateCreated":NaN,"text":1e999,'
     b'"name":-Infinity,"acceptedAnswer":{"dateCreated":' + b"9" * 4000 + b"}}</script>",

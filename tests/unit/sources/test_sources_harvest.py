@@ -13,7 +13,6 @@ from aiohttp.test_utils import TestServer
 
 from medlive.clock import now
 from medlive.errors import ConfigError
-from medlive.guard.bounds import LIST_PAGES
 from medlive.sources.fetching import fetch
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
@@ -294,7 +293,9 @@ async def test_a_pager_in_a_circle_ends(served: Communities) -> None:
     assert any(isinstance(e, HarvestProblem) and e.kind == "incomplete" for e in events)
 
 
-@pytest.mark.parametrize("name", ["sdn", "medlive"])
+@pytest.mark.parametrize(
+    "name", ["sdn", pytest.param("medlive", marks=pytest.mark.thorough)]
+)
 async def test_killed_anywhere_it_goes_on_and_loses_only_the_page_in_flight(
     served: Communities, name: str
 ) -> None:
@@ -535,8 +536,10 @@ async def test_threads_in_a_row_that_fit_no_layout_end_the_source(
 
 
 async def test_a_list_without_dates_ends_after_pages_of_known_threads(
-    served: Communities,
+    served: Communities, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("medlive.sources.harvest.LIST_PAGES", 40)
+
     def page(number: int) -> bytes:
         rows = f'<div class="card-title"><a href="/icliniq/qa/t/q-{number}">Q{number}</a></div>'
         pager = f'<a rel="next" href="/icliniq/qa?page={number + 1}">next</a>'
@@ -584,7 +587,7 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
         ledger,
         anonymise=str,
     )
-    assert len(asked) == LIST_PAGES, "no run read it to its end"
+    assert len(asked) == 40, "no run read it to its end"
     (told,) = [
         e
         for e in ledger.events

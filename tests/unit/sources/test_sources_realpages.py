@@ -154,6 +154,7 @@ def test_structured_data_of_real_questions() -> None:
     assert any(d.opening.excerpt for p, _ in pages for d in discussions(parse(p)))
 
 
+@pytest.mark.thorough
 def test_structured_data_of_real_forum_postings() -> None:
     stated = [(p, t, d) for p, t in saved("xenforo") for d in discussions(parse(p))]
     postings = [(p, t, d) for p, t, d in stated if d.kind == "DiscussionForumPosting"]

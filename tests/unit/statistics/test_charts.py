@@ -89,7 +89,7 @@ def marks(root: ElementTree.Element, mark: str = "mc-0") -> list[float]:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(
     frames,
     st.dictionaries(texts, named, max_size=3),
@@ -192,7 +192,7 @@ def test_a_histogram_shows_the_gaps() -> None:
     assert (told["2"], told["3"], told["4"], told["19"]) == ("5", "0", "1", "2")
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(st.integers(0, 10**6), st.integers(1, 60))
 def test_no_label_under_a_column_runs_into_the_next_or_over_the_edge(
     low: int, span: int
@@ -213,7 +213,7 @@ def test_no_label_under_a_column_runs_into_the_next_or_over_the_edge(
     assert ends == sorted(ends)
 
 
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(st.dictionaries(st.integers(0, 60), st.integers(0, 10**6), min_size=1))
 def test_a_histogram_loses_no_count(counts: dict[int, int]) -> None:
     desc = drawn(histogram(Frame("t", ""), counts)).findtext(f"{SVG}desc") or ""

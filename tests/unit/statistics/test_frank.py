@@ -120,6 +120,7 @@ def test_pairs_that_are_not_franks_are_refused(files: Path) -> None:
         frank.with_scores(items, files / "scores.json")
 
 
+@pytest.mark.thorough
 def test_the_published_files_come_to_what_their_authors_say() -> None:
     if not all((frank.DATA / name).is_file() for name in frank.FILES):
         pytest.skip("FRANK is not beside this checkout")

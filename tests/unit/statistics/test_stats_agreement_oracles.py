@@ -45,7 +45,7 @@ needs_irrcac = pytest.mark.skipif(
 LABELS = ("met", "unmet", "unclear")
 label = st.sampled_from(LABELS)
 pairs = st.lists(st.tuples(label, label), min_size=2, max_size=40)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=12, deadline=None)
 
 
 def oracle_ac1(ratings: list[list[str | None]]) -> float:
@@ -221,6 +221,7 @@ def test_correlations_and_their_p_as_scipy(points: list[tuple[float, float]]) ->
             assert p == pytest.approx(expected.pvalue, rel=1e-5, abs=1e-7)
 
 
+@few
 @given(st.floats(0.5, 2000), st.floats(0.5, 50), st.floats(0, 1))
 def test_incomplete_beta_as_scipy(a: float, b: float, x: float) -> None:
     assert incomplete_beta(a, b, x) == pytest.approx(

@@ -46,7 +46,7 @@ def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> N
     rng = np.random.default_rng(7)
     sides = np.array([0] * 60 + [1] * 30)
     nothing, something = [], []
-    for seed in range(200):
+    for seed in range(100):
         values = rng.beta(2, 2, 90)
         nothing.append(permutation_p(values, sides, 199, seed=seed))
         something.append(permutation_p(values - 0.25 * sides, sides, 199, seed=seed))
@@ -55,6 +55,7 @@ def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> N
     assert np.mean([p < 0.05 for p in something]) > 0.95
 
 
+@pytest.mark.thorough
 def test_clusters_are_dealt_whole() -> None:
     """Clusters of five near-equal scores show as much as their means would."""
     rng = np.random.default_rng(8)
@@ -92,11 +93,11 @@ def test_the_interval_of_a_drop_covers_it_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(5)
     sides = np.array([0] * 70 + [1] * 40)
     covered = 0
-    for _ in range(300):
+    for _ in range(120):
         values = np.clip(rng.normal(np.where(sides == 0, 0.6, 0.5), 0.15), 0, 1)
         found = drop(values, sides, draws=250)
         covered += (found.low or 0) <= 0.1 <= (found.high or 0)
-    assert 0.9 <= covered / 300 <= 0.985
+    assert 0.9 <= covered / 120 <= 0.985
 
 
 def test_a_drop_of_one_side_alone_is_none() -> None:
@@ -144,16 +145,16 @@ def test_the_effect_of_having_seen_is_least_squares_with_dummies() -> None:
 def test_drift_fools_the_drop_and_not_the_effect_of_having_seen() -> None:
     rng = np.random.default_rng(2)
     covered, raw = 0, []
-    for _ in range(120):
+    for _ in range(50):
         values, seen = panel(rng, 0.08)
         found = seen_effect(values, seen, draws=120)
         assert found is not None
         covered += (found.low or 0) <= 0.08 <= (found.high or 0)
         raw.append(values[seen[:, 2], 2].mean() - values[~seen[:, 2], 2].mean())
-    assert 0.88 <= covered / 120 <= 0.99
+    assert 0.88 <= covered / 50 <= 0.99
     assert np.mean(raw) > 0.15
-    nothing = [seen_effect(*panel(rng, 0.0), draws=120) for _ in range(60)]
-    assert sum(1 for e in nothing if e and not (e.low or 0) <= 0 <= (e.high or 0)) <= 9
+    nothing = [seen_effect(*panel(rng, 0.0), draws=120) for _ in range(30)]
+    assert sum(1 for e in nothing if e and not (e.low or 0) <= 0 <= (e.high or 0)) <= 4
 
 
 def test_an_effect_that_nothing_tells_from_ability_or_difficulty_is_none() -> None:
@@ -172,7 +173,7 @@ def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjus
 ):
     rng = np.random.default_rng(4)
     covered, raw, left = 0, [], []
-    for _ in range(120):
+    for _ in range(60):
         sides = np.array([0] * 90 + [1] * 60)
         hard = rng.random(150) < np.where(sides == 0, 0.3, 0.7)
         values = np.where(hard, 0.3, 0.7) + rng.normal(0, 0.1, 150)
@@ -182,7 +183,7 @@ def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjus
         covered += (found.low or 0) <= 0 <= (found.high or 0)
     assert np.mean(raw) > 0.12
     assert abs(np.mean(left)) < 0.01
-    assert 0.9 <= covered / 120 <= 0.99
+    assert 0.9 <= covered / 60 <= 0.99
 
 
 @pytest.mark.parametrize(("items", "given"), [(58, False), (60, True)])
@@ -225,7 +226,7 @@ def test_strata_that_a_side_lacks_are_left_out_and_counted() -> None:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000))
 def test_an_adjustment_by_one_stratum_is_the_drop(seed: int) -> None:
     rng = np.random.default_rng(seed)

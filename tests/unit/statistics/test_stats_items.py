@@ -8,7 +8,7 @@ from medlive.statistics.items import FALSE_ALARMS, analyse_items, hardest
 def test_a_turned_key_is_a_suspect_and_sound_ones_rarely_are() -> None:
     rng = np.random.default_rng(0)
     ability = rng.normal(0, 1, 30)
-    chance = 1 / (1 + np.exp(-(ability + rng.normal(0, 1, 1000)[:, None])))
+    chance = 1 / (1 + np.exp(-(ability + rng.normal(0, 1, 300)[:, None])))
     met = (rng.random(chance.shape) < chance).astype(float)
     met[:20] = 1 - met[:20]
     items = analyse_items(met, met.mean(axis=0))

@@ -45,10 +45,10 @@ def test_unequal_weeks_cost_the_scale_far_less_than_plain_means() -> None:
     assert np.mean(scaled) < np.mean(plain) / 4
 
 
-@pytest.mark.parametrize("slopes", [0.0, 0.9])
+@pytest.mark.parametrize("slopes", [0.0, pytest.param(0.9, marks=pytest.mark.thorough)])
 def test_the_intervals_hold_the_full_means(slopes: float) -> None:
     held = []
-    for seed in range(12):
+    for seed in range(5):
         full, scores = planted(seed, models=20, slopes=slopes)
         for ability, truth in zip(
             scale(names(scores), scores).abilities, full.mean(axis=0), strict=True
@@ -158,10 +158,10 @@ def test_equal_scores_have_one_normal_score() -> None:
     assert found[2, 0] == found[1, 1] == 0
 
 
-@pytest.mark.parametrize("models", [2, 3])
+@pytest.mark.parametrize("models", [2, pytest.param(3, marks=pytest.mark.thorough)])
 def test_few_models_of_equal_ability_are_seldom_ranked_apart(models: int) -> None:
     apart = held = 0
-    for seed in range(40):
+    for seed in range(16):
         rng = np.random.default_rng(seed)
         easiness = np.sort(rng.normal(size=60))
         place = easiness[:, None] + rng.normal(0, 0.8, (60, models))
@@ -180,5 +180,5 @@ def test_few_models_of_equal_ability_are_seldom_ranked_apart(models: int) -> Non
             assert ability.high is not None
             assert ability.wide_low <= ability.low
             assert ability.high <= ability.wide_high
-    assert apart <= 5
-    assert held >= 0.9 * 40 * models
+    assert apart <= 2
+    assert held >= 0.85 * 16 * models

@@ -147,6 +147,7 @@ def evidence_drugs() -> list[str]:
     return [line for line in section.splitlines() if line and not line.startswith("#")]
 
 
+@pytest.mark.thorough
 def test_the_drugs_near_a_place_are_those_of_the_evidence_room() -> None:
     """A drug added there is missing here until it is listed under [drugs near a place] too."""
     cities = word_list("chinese", "cities")

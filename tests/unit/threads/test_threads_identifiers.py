@@ -135,13 +135,13 @@ def test_every_identity_number_is_found(before: str, number: str, after: str) ->
     assert found_kinds(f"{before} {number} {after}", number) == {"id number"}
 
 
-@pytest.mark.parametrize("order", range(100, 122))
-def test_a_check_character_alone_makes_an_identity_number(order: int) -> None:
+def test_a_check_character_alone_makes_an_identity_number() -> None:
     """No region 99 exists: with the right last character it is found all the same, with a wrong one it is not."""
-    number = chinese_id(f"99000019900512{order}")
-    wrong = number[:17] + ("1" if number[17] != "1" else "2")
-    assert found_kinds(f"号 {number}", number) == {"id number"}
-    assert "id number" not in found_kinds(f"no {wrong} x", wrong) or luhn(wrong)
+    for order in range(100, 122):
+        number = chinese_id(f"99000019900512{order}")
+        wrong = number[:17] + ("1" if number[17] != "1" else "2")
+        assert found_kinds(f"号 {number}", number) == {"id number"}, number
+        assert "id number" not in found_kinds(f"no {wrong} x", wrong) or luhn(wrong)
 
 
 def luhn(digits: str) -> bool:
@@ -279,6 +279,7 @@ def test_labels_outside_their_text_are_refused(
         sys.modules.pop("deidentification", None)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "piece",
     [

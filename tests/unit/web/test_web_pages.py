@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -23,7 +24,10 @@ from medlive.web.site import Site
 def contexts() -> Iterator[tuple[str, set[str]]]:
     """Each place that fills a template: its name, and what is given to it."""
     for path in sorted(Path(medlive.web.__path__[0]).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        module = path.read_text(encoding="utf-8")
+        if ".html" not in module:
+            continue
+        for node in ast.walk(ast.parse(module)):
             for own in node.args if isinstance(node, ast.Call) else ():
                 if isinstance(own, ast.Constant) and re.fullmatch(
                     r"[a-z_]+.*\.html", str(own.value)
@@ -32,12 +36,13 @@ def contexts() -> Iterator[tuple[str, set[str]]]:
                     yield str(own.value), {str(word.arg) for word in node.keywords}
 
 
-def used_names(template: str) -> set[str]:
+@cache
+def used_names(template: str) -> frozenset[str]:
     """What a template, and those that it extends or includes, takes from its context."""
     assert TEMPLATES.loader is not None
     tree = TEMPLATES.parse(TEMPLATES.loader.get_source(TEMPLATES, template)[0])
     used = meta.find_undeclared_variables(tree) - TEMPLATES.globals.keys()
-    return used.union(
+    return frozenset(used).union(
         *(used_names(other) for other in meta.find_referenced_templates(tree) if other)
     )
 
