@@ -60,7 +60,7 @@ thorough: $(VENV)/.dev ## the tests that `make test` leaves out: matrices of fau
 	@$(PYTEST) -m thorough
 
 test-unit: $(VENV)/.dev ## the tests without a database, a browser or whole programs
-	@tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not thorough" tests/unit tests/golden
+	@tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not thorough and not whole" tests/unit tests/golden
 
 security: $(VENV)/.dev ## the tests of the threat model (docs/builders/threats.md), properties with many new examples
 	@HYPOTHESIS_PROFILE=security tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m security --ignore=tests/integrations

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import settings
 
 from medlive.db import embedded
-from medlive.db.schema.migrate import grant, upgrade
 from medlive.snapshot.parquet import Comparison, compare_twins, find_difference
 from tests.support.server import PRISTINE, named, plain
 
@@ -145,6 +144,8 @@ def home() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def server(home: Path) -> str:
     """The URL of a server that lives as long as the tests; `medlive`, its own database, is empty."""
+    from medlive.db.schema.migrate import grant, upgrade  # imports SQLAlchemy
+
     url = embedded.start(home)
     with psycopg.connect(plain(url), autocommit=True) as connection:
         # Nothing here outlives the machine, and no database lives long enough to be cleaned.

@@ -23,6 +23,8 @@ from medlive.instance.loading import DATABASE_PARTS  # noqa: E402
 from tests.attacks import report  # noqa: E402
 from tests.support.attack_list import ATTACKS  # noqa: E402
 
+pytestmark = pytest.mark.whole
+
 _WRITTEN = sorted(
     file
     for pattern in ("*.md", "docs/**/*.md", "deploy/*.md")

@@ -26,6 +26,8 @@ from tests.support.bundles import graded
 from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, verdict
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:

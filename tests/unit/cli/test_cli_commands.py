@@ -29,6 +29,8 @@ from medlive.service.harvest.takedown import TakedownResult
 from medlive.sources.registry import SITES
 from tests.support.instance import Done, Instance
 
+pytestmark = pytest.mark.whole
+
 PASSWORD = "s3cret-w0rd"
 BLOCKER = """
 import io, json, sys

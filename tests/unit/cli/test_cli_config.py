@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.instance import REPOSITORY, Instance, write_models
 
+pytestmark = pytest.mark.whole
+
 KEY = "sk-this-is-the-key"
 
 

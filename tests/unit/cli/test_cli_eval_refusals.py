@@ -20,6 +20,8 @@ from medlive.integrity.digest import digest_json
 from tests.support.instance import Instance
 from tests.support.runs import graded_by, made_cases, made_run
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:

@@ -12,6 +12,8 @@ from tests.support.bad_endpoint import bad_endpoint, fails, sends
 from tests.support.releases import case, release
 from tests.support.runs import made_cases, made_run
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture
 def cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

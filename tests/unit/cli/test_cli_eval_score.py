@@ -13,6 +13,8 @@ from medlive.llm.engine import Usage
 from tests.support.instance import Instance
 from tests.support.runs import made_cases, made_run
 
+pytestmark = pytest.mark.whole
+
 MODELS = """
 [candidates."older"]
 cutoff = "2024-06"

@@ -9,6 +9,8 @@ import pytest
 from medlive import logs
 from tests.support.instance import Instance
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:

@@ -25,6 +25,8 @@ from tests.support.instance import Instance
 from tests.support.releases import case, release
 from tests.support.runs import made_cases, made_run
 
+pytestmark = pytest.mark.whole
+
 KINDS = ("fifo", "zero", "link", "folder", "line")
 
 

@@ -22,6 +22,8 @@ from tests.support.instance import REPOSITORY, Instance
 from tests.support.runs import made_cases, made_run
 from tests.support.snapshots import small_case
 
+pytestmark = pytest.mark.whole
+
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\r\x08\x9b31m\u202eevil\u2066\x00\x7f"
 SINKS = frozenset(
     {"print", "typer.echo", "click.echo", "sys.stdout.write", "rich.print"}

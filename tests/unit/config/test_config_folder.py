@@ -25,6 +25,8 @@ from tests.support.instance import REPOSITORY, Instance
 from tests.support.runs import made_cases, made_run
 from tests.unit.snapshot.conftest import META, added, make_case
 
+pytestmark = pytest.mark.whole
+
 SECRET = "wJalrXUtnFEMI-a-secret-of-the-user"
 
 ROLE = """[roles.grader]

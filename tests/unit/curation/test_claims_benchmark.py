@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.scripted import Scripted, second_look
 
+pytestmark = pytest.mark.whole
+
 SUPPORTED = "Zinc lozenges shorten a cold by one day."
 REFUTED = "Does chewing bark cure asthma?"
 OPEN = "Does humming help sleep? (Reader inquiry)"

@@ -59,6 +59,8 @@ from tests.unit.evaluation.conftest import (
     verdict,
 )
 
+pytestmark = pytest.mark.whole
+
 PLANTED = {
     "cause": "excessive_caution",
     "quote": "Drink",

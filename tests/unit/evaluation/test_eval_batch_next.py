@@ -32,6 +32,8 @@ from tests.unit.evaluation.conftest import (
     verdict,
 )
 
+pytestmark = pytest.mark.whole
+
 JUDGE = EngineIdentity("openai", "judge-1", {"temperature": 0})
 
 

@@ -46,6 +46,8 @@ from tests.support.bundles import (
 from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 
+pytestmark = pytest.mark.whole
+
 SECRET, PUBLIC = generate()
 KEY = SecretKey.parse(SECRET)
 OTHER = SecretKey.parse(generate()[0])

@@ -54,6 +54,8 @@ from tests.support.bundles import (
 from tests.support.releases import case, criterion, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 
+pytestmark = pytest.mark.whole
+
 Rows = list[dict[str, Any]]
 
 

@@ -30,6 +30,8 @@ from tests.support.bundles import (
 )
 from tests.support.harm import HarmJudge
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Room:

@@ -57,6 +57,8 @@ from medlive.snapshot.errata import (
 )
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, verdict
 
+pytestmark = pytest.mark.whole
+
 CASES, CRITERIA = 6, 3
 
 

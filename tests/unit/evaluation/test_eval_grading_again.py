@@ -32,6 +32,8 @@ from tests.unit.evaluation.conftest import (
     verdict,
 )
 
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).parents[3]
 
 

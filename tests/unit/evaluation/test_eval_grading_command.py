@@ -23,6 +23,8 @@ from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
 from tests.support.engines import serve
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, verdict
 
+pytestmark = pytest.mark.whole
+
 Command = Callable[..., Awaitable[Any]]
 
 

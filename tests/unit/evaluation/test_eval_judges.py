@@ -19,6 +19,8 @@ from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.protocols.portfolio import ranks
 from tests.support.runs import graded_by, made_cases, made_run
 
+pytestmark = pytest.mark.whole
+
 KQA = (
     Path(__file__).parents[4]
     / "shared"

@@ -27,6 +27,8 @@ from tests.support.bundles import (
     sealed,
 )
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Room:

@@ -42,6 +42,8 @@ from medlive.report.tables import score_rows, scores_json
 from tests.support.published import published_table
 from tests.support.runs import made_cases, made_run
 
+pytestmark = pytest.mark.whole
+
 ANSWER = Answer("c", AnswerState.OK, "text", "stop", "m")
 ORIGINS = ("advice", "evidence", "consensus")
 Rubric = list[tuple[int, bool, str]]

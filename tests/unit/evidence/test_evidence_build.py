@@ -32,6 +32,8 @@ from medlive.evidence.passage import Hit, Passage
 from medlive.evidence.store import PassageStore, from_line, to_line
 from medlive.integrity.log import Locked
 
+pytestmark = pytest.mark.whole
+
 ROWS: list[dict[str, object]] = [
     {
         "id": "gout",

@@ -37,6 +37,8 @@ from medlive.evidence.vectors import VectorStore
 from tests.support.hashing_encoder import HashingEncoder, index_plan, named
 from tests.support.instance import REPOSITORY
 
+pytestmark = pytest.mark.whole
+
 
 def corpus_file(
     folder: Path, name: str, count: int, *, first: int = 0, word: str = "gout"

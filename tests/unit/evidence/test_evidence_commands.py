@@ -15,6 +15,8 @@ from medlive.evidence.encoders.model import Reranker
 from medlive.evidence.plan import WORDS_ALONE
 from tests.support.instance import Instance
 
+pytestmark = pytest.mark.whole
+
 WORDS = (
     "fever",
     "pain",

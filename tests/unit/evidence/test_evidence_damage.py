@@ -12,6 +12,8 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.index import open_index
 from medlive.evidence.manifest import read_manifest
 
+pytestmark = pytest.mark.whole
+
 QUESTION = [("gout treatment",)]
 
 

@@ -59,6 +59,8 @@ from tests.support.publishers import (
     zipped,
 )
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture
 def publisher() -> Iterator[Publisher]:

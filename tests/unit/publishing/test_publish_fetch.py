@@ -29,6 +29,8 @@ from tests.support.fetching import NAME, VERSION, Web, erratum, found, get, offe
 from tests.support.instance import Instance
 from tests.support.snapshots import Line, added, freeze, small_case
 
+pytestmark = pytest.mark.whole
+
 
 def full(folder: Path, name: str, **_: object) -> io.FileIO:
     """Write half of nothing on a disk that is full."""

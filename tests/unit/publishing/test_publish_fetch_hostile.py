@@ -21,6 +21,8 @@ from medlive.snapshot.errata import Errata, load_errata
 from tests.support.fetching import NAME, VERSION, Web, erratum, found, get, offer
 from tests.support.snapshots import Line, build_line
 
+pytestmark = pytest.mark.whole
+
 # --- errata and versions never go back
 
 

@@ -41,6 +41,8 @@ from medlive.snapshot.verify.steps import verify_snapshot
 from tests.support.entries import Entries
 from tests.support.snapshots import Line, build_line, freeze
 
+pytestmark = pytest.mark.whole
+
 ATOM = "{http://www.w3.org/2005/Atom}"
 BASE = "https://data.example/medlive"
 

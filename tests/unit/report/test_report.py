@@ -36,6 +36,8 @@ from medlive.report.sections import SECTIONS, fisher_interval
 from tests.support.reports import EVIL, hostile, table_of
 from tests.support.runs import made_cases, made_run, made_runs
 
+pytestmark = pytest.mark.whole
+
 VOID = {"meta", "br", "img", "hr", "input", "link", "rect", "line", "path", "circle"}
 LINK = re.compile(
     r"(#[\w-]+|(\.\./)?(cases/)?[A-Za-z0-9_-]+\.(html|json|csv|tsv)(#\w+)?)"

@@ -26,6 +26,8 @@ from tests.support.harm import made_harm, made_row
 from tests.support.reports import table_of
 from tests.support.runs import made_cases, made_run
 
+pytestmark = pytest.mark.whole
+
 
 def test_a_name_that_turns_its_line_does_not_turn_ours(tmp_path: Path) -> None:
     name = "m\u202eodel"

@@ -6,12 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import Registry
 from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run
+
+pytestmark = pytest.mark.whole
 
 EVIL = "$\\frac</text><script>x</script>\x00\u202e 心" + "-long" * 30
 MARK = "; MISLEADING, shown by --allow not-publishable"

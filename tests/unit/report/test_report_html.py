@@ -2,10 +2,13 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.report.html import file_name, format_p
+
+pytestmark = pytest.mark.whole
 
 
 def test_no_p_is_said_to_be_nothing() -> None:

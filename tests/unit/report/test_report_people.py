@@ -17,6 +17,8 @@ from tests.support.judged import audit_run
 from tests.support.reports import EVIL, table_of
 from tests.unit.evaluation.conftest import Judge
 
+pytestmark = pytest.mark.whole
+
 
 def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
     tmp_path: Path,

@@ -28,6 +28,8 @@ from medlive.report.sections import (
 from medlive.statistics.comparison import Comparison, tie_groups
 from tests.support.runs import made_cases, made_run
 
+pytestmark = pytest.mark.whole
+
 
 def table_of(
     root: Path,

@@ -35,6 +35,8 @@ from tests.support.hostile import TEXTS
 from tests.support.releases import case, release
 from tests.support.site import made_board, made_graded
 
+pytestmark = pytest.mark.whole
+
 VERSION = "2026.W47"
 IDS = tuple(f"ml-{n:016d}" for n in range(5, 9))
 HOSTILE = "<script>alert(1)</script>"

@@ -16,6 +16,8 @@ from medlive.snapshot.manifest import EvidenceUse
 from tests.support.releases import PROVENANCE, case, criterion, release
 from tests.support.site import made_board, made_graded
 
+pytestmark = pytest.mark.whole
+
 VERSION = "2026.W47"
 CASE = "ml-0000000000000005"
 GOUT, ASTHMA = "notes:gout:acute-attacks.1", "notes:asthma:-.1"

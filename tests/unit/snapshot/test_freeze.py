@@ -26,6 +26,8 @@ from medlive.snapshot.model import SnapshotCriterion
 from tests.support.entries import Entries
 from tests.unit.snapshot.conftest import META, PROVENANCE, Freeze, added, make_case
 
+pytestmark = pytest.mark.whole
+
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {

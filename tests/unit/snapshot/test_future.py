@@ -35,6 +35,8 @@ from tests.support.runs import made_run
 from tests.support.spoiling import seal
 from tests.unit.snapshot.conftest import META, added, earlier_format, make_case
 
+pytestmark = pytest.mark.whole
+
 Freeze = Callable[..., FrozenSnapshot]
 Edit = Callable[[dict[str, Any]], object]
 

@@ -18,6 +18,8 @@ from medlive.snapshot.verify.steps import STEPS, VerificationReport, verify_snap
 from tests.support.snapshots import Line, build_line
 from tests.support.spoiling import seal
 
+pytestmark = pytest.mark.whole
+
 CANARY = "5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976"
 
 
