@@ -169,8 +169,8 @@ Places = dict[str, list[Surroundings]]
 
 
 def misspelt_as(name: str, place: str) -> list[int]:
-    """Return the offsets in the name at which one changed character would give the place."""
-    if len(name) - len(place) < _MINIMUM_RIGHT:
+    """Return the offsets in the name at which one changed character would give the place, which has two or more."""
+    if len(name) - len(place) < _MINIMUM_RIGHT or set(place).isdisjoint(name):
         return []
     starts = []
     for start in range(len(name) - len(place) + 1):
