@@ -76,7 +76,7 @@ def fetched(response: Response) -> Fetched:
     return Fetched(
         response.url,
         response.body,
-        response.status,
+        status=response.status,
         headers=headers,
         fetched_at=datetime.now(UTC),
     )
