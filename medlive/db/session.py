@@ -305,7 +305,7 @@ class Database:
             max_overflow=0,
             pool_timeout=_POOL_WAIT_SECONDS,
             pool_pre_ping=True,
-            use_native_hstore=False,  # no column holds any: looking for the type is a query a process
+            use_native_hstore=False,  # no column has that type, and looking for it is one more query to begin with
             connect_args=CONNECT_ARGUMENTS,
             hide_parameters=True,  # an error would quote threads
         )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from medlive.db.session import Database
-from tests.support.server import PRISTINE, named, plain
+from tests.support.server import copy_database, named, plain
 
 Fill = Callable[[Database], Awaitable[Any]]
 
@@ -31,9 +31,7 @@ def prepare(server: str, fill: Fill) -> Prepared:
         with psycopg.connect(
             plain(named(server, "postgres")), autocommit=True
         ) as connection:
-            connection.execute(
-                f"CREATE DATABASE {name} TEMPLATE {PRISTINE} STRATEGY FILE_COPY"
-            )
+            copy_database(connection, name)
         _MADE[key] = Prepared(name, asyncio.run(_filled(named(server, name), fill)))
     return _MADE[key]
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 
 import psycopg
 
@@ -23,6 +24,13 @@ def named(url: str, database: str) -> str:
     return url.replace("/medlive?", f"/{database}?")
 
 
+def copy_database(
+    connection: psycopg.Connection[Any], name: str, template: str = PRISTINE
+) -> None:
+    """Make a database of that name with what another one holds; nobody may be connected to that one."""
+    connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+
+
 @contextmanager
 def own_database(server: str, template: str = PRISTINE) -> Iterator[str]:
     """The URL of a new copy of a database, which is dropped in the end.
@@ -35,9 +43,7 @@ def own_database(server: str, template: str = PRISTINE) -> Iterator[str]:
     with psycopg.connect(
         plain(named(server, "postgres")), autocommit=True
     ) as connection:
-        connection.execute(
-            f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"
-        )
+        copy_database(connection, name, template)
         try:
             yield named(server, name)
         finally:
